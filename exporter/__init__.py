@@ -1,0 +1,1 @@
+"""Receives telemetry, keeps the version ledger, publishes it. Imports neither torch nor ray."""

@@ -1,0 +1,53 @@
+"""The exporter's errors.
+
+ExporterError (ValueError)      a mistake of the user; the command prints it as one line and exits 2
+|-- ConfigError                 a flag or key with a value that cannot be
++-- DataDirectoryError          a data directory that is in use, unreadable or of a newer schema
+RequestError                    an answer other than 200 to one request; the server maps `status`
+|-- MalformedRequest  400
+|-- UnsupportedMedia  415
+|-- BodyTooLarge      413
+|-- Overloaded        429
++-- JournalUnavailable 503
+"""
+
+
+class ExporterError(ValueError):
+    """A mistake of the user: what was expected, what came, what to do."""
+
+
+class ConfigError(ExporterError):
+    """A flag or key with a value that cannot be."""
+
+
+class DataDirectoryError(ExporterError):
+    """The data directory is in use by another exporter, unreadable, or written by a newer version."""
+
+
+class RequestError(Exception):
+    """A request that is answered with `status`, the message in the body."""
+
+    status = 500
+    retry_after_seconds: int | None = None
+
+
+class MalformedRequest(RequestError):
+    status = 400
+
+
+class UnsupportedMedia(RequestError):
+    status = 415
+
+
+class BodyTooLarge(RequestError):
+    status = 413
+
+
+class Overloaded(RequestError):
+    status = 429
+    retry_after_seconds = 1
+
+
+class JournalUnavailable(RequestError):
+    status = 503
+    retry_after_seconds = 5
