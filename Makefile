@@ -1,0 +1,46 @@
+# Every verb makes or refreshes .venv/ by itself: nothing has to be typed before it.
+#   make run ARGS='--versions 20'     make test ARGS='-k ledger'     make bench ARGS=telemetry_cost
+
+PYTHON ?= python3
+ARGS ?=
+
+BIN := .venv/bin
+INSTALLED := .venv/installed
+BENCHMARKS = $(filter-out __init__,$(basename $(notdir $(wildcard benchmarks/*.py))))
+
+.PHONY: run test check format generate bench clean
+
+run: $(INSTALLED)
+	$(BIN)/asyncrl run $(ARGS)
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(INSTALLED)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/metrics.py --check
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+generate: $(INSTALLED)
+	$(BIN)/python docs/metrics.py
+
+bench: $(INSTALLED)
+	@for name in $(or $(ARGS),$(BENCHMARKS)); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit; done
+
+# runs/ holds what your runs recorded: it stays.
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# torch goes first: asked for by another package, pip may fetch a build of several GB over the one that fits.
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[runtime,dev]'
+	touch $@

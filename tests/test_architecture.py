@@ -1,0 +1,193 @@
+"""The rules of docs/architecture.md about files and imports, read from the sources themselves."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("runtime", "exporter", "dashboards")
+PRODUCT = sorted([ROOT / "asyncrl.py", *(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))])
+SOURCES = sorted(
+    [*PRODUCT, *(path for room in ("tests", "benchmarks", "docs") for path in (ROOT / room).rglob("*.py"))]
+)
+
+MODULES = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in PRODUCT
+]
+TELEMETRY_MODULES = [name for name in MODULES if name.startswith("runtime.telemetry")]
+
+BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "base", "constants"}
+LONGEST_FILE_LINES = 400
+LONGEST_FUNCTION_LINES = 60
+LONG_FUNCTION_LINES = 40
+
+# Family names stand in the catalogue; the exporter's own health is instrumented directly.
+NAMES_FAMILIES = {ROOT / "exporter/catalog.py", ROOT / "exporter/self_metrics.py"}
+
+# Runs in a child: imports the modules named in argv and prints what they did besides defining things. An
+# event counts if the project's own code asked for it, directly or through the standard library; what torch
+# or ray do while they are imported is theirs.
+WATCH_IMPORTS = """
+import importlib, logging, sys
+root, *modules = sys.argv[1:]
+watched = {"open", "socket.__new__", "socket.bind", "subprocess.Popen", "os.mkdir", "signal.signal",
+           "_thread.start_new_thread", "_thread.start_joinable_thread"}
+
+def note(what):
+    frame = sys._getframe(2)
+    if frame.f_code.co_filename.startswith("<frozen importlib"):
+        return
+    while frame and not frame.f_code.co_filename.startswith(root):
+        if "site-packages" in frame.f_code.co_filename:
+            return
+        frame = frame.f_back
+    if frame:
+        print(f"{frame.f_code.co_filename}:{frame.f_lineno}: {what}")
+
+def add_handler(logger, handler, original=logging.Logger.addHandler):
+    note(f"logging handler {handler!r}")
+    original(logger, handler)
+
+logging.Logger.addHandler = add_handler
+sys.addaudithook(lambda event, arguments: note(f"{event} {arguments}") if event in watched else None)
+for name in modules:
+    importlib.import_module(name)
+"""
+
+
+def run_python(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-B", *arguments],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def definitions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines from `def` to the end, its docstring left out."""
+    lines = (function.end_lineno or function.lineno) - function.lineno + 1
+    first = function.body[0]
+    if ast.get_docstring(function) is not None:
+        lines -= (first.end_lineno or first.lineno) - first.lineno + 1
+    return lines
+
+
+def string_literals(tree: ast.Module) -> Iterator[ast.Constant]:
+    """Every string of a module but its docstrings and the text under a field."""
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose
+    )
+
+
+def test_imports_follow_the_arrows() -> None:
+    lint = subprocess.run(
+        [Path(sys.executable).parent / "lint-imports", "--no-cache"],
+        cwd=ROOT,
+        env=os.environ | {"COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert lint.returncode == 0, lint.stdout + lint.stderr
+
+
+@pytest.mark.parametrize(
+    ("modules", "unwanted"),
+    [
+        (["asyncrl"], ["torch", "ray", "transformers", "opentelemetry.sdk", "starlette"]),
+        (["exporter.server"], ["torch", "ray", "transformers"]),
+        (TELEMETRY_MODULES, ["torch", "ray", "transformers", "prometheus_client"]),
+    ],
+    ids=["asyncrl", "exporter.server", "runtime.telemetry"],
+)
+def test_importing_leaves_the_heavy_packages_out(modules: list[str], unwanted: list[str]) -> None:
+    code = f"import sys, {', '.join(modules)}; print(sorted(sys.modules.keys() & set({unwanted})))"
+    child = run_python("-c", code)
+    assert (child.returncode, child.stdout.strip()) == (0, "[]"), child.stderr
+
+
+def test_importing_any_module_does_nothing_but_define() -> None:
+    """In an empty environment: no socket, thread, process, file, signal handler or logging handler."""
+    importable = [name for name in MODULES if not name.endswith("__main__")]
+    child = run_python("-c", WATCH_IMPORTS, str(ROOT), *importable, env={})
+    assert (child.returncode, child.stdout) == (0, ""), child.stderr
+
+
+def test_files_are_named_after_what_they_hold() -> None:
+    assert [path for path in SOURCES if path.stem in BANNED_NAMES] == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_stay_short_or_say_why(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    docstring = ast.get_docstring(ast.parse(text)) or ""
+    assert len(text.splitlines()) <= LONGEST_FILE_LINES or "Long because" in docstring
+
+
+def test_functions_fit_a_screen() -> None:
+    lengths = {
+        f"{path.relative_to(ROOT)}:{function.lineno} {function.name}": code_lines(function)
+        for path in PRODUCT
+        for function in definitions(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FUNCTION_LINES} == {}
+    long = [name for name, lines in lengths.items() if lines > LONG_FUNCTION_LINES]
+    assert len(long) <= len(lengths) / 10, long
+
+
+def test_every_module_and_public_name_has_a_docstring() -> None:
+    missing = []
+    for path in PRODUCT:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        public = [
+            node
+            for node in tree.body
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            and not node.name.startswith("_")
+        ]
+        missing += [
+            f"{path.relative_to(ROOT)} {getattr(node, 'name', '')}"
+            for node in [tree, *public]
+            if ast.get_docstring(node) is None
+        ]
+    assert missing == []
+
+
+def test_family_names_stand_in_the_catalogue_alone() -> None:
+    elsewhere = [
+        f"{path.relative_to(ROOT)}:{literal.lineno} {literal.value!r}"
+        for path in PRODUCT
+        if path not in NAMES_FAMILIES
+        for literal in string_literals(ast.parse(path.read_text(encoding="utf-8")))
+        if re.search(r"\basyncrl_[a-z]", str(literal.value))
+    ]
+    assert elsewhere == []
+
+
+def test_no_check_is_switched_off_in_place() -> None:
+    switched_off = re.compile(r"#\s*(" + "noqa" + r"|type:\s*ignore|pragma:\s*no cover|TODO|FIXME)")
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in SOURCES
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if switched_off.search(line)
+    ]
+    assert found == []
