@@ -1,0 +1,123 @@
+"""The real Prometheus beside a test: scrapes given targets, keeps its data with the test, answers PromQL."""
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+import yaml
+
+WATCHDOG_SECONDS = 60
+
+
+def require_binary(name: str) -> str:
+    """Its path. Where it is not installed the test is skipped, or fails in CI, which installs all."""
+    path = shutil.which(name)
+    if path is None:
+        reason = f"{name} is not installed (apt-get install prometheus)"
+        if os.environ.get("ASYNCRL_REQUIRE_ALL"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return path
+
+
+def check_metrics(page: str) -> str:
+    """What `promtool check metrics` complains of in a text exposition; empty if it is clean."""
+    promtool = require_binary("promtool")
+    check = subprocess.run(
+        [promtool, "check", "metrics"],
+        input=page,
+        capture_output=True,
+        text=True,
+        timeout=WATCHDOG_SECONDS,
+        check=False,
+    )
+    return check.stdout + check.stderr
+
+
+class Prometheus:
+    """A running Prometheus at `url`."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def query(self, promql: str) -> list[dict[str, Any]]:
+        """The series of an instant query: `metric` and `value`, or `values` for a range like `x[1h]`."""
+        answer = requests.get(
+            f"{self.url}/api/v1/query", params={"query": promql}, timeout=WATCHDOG_SECONDS
+        ).json()
+        assert answer["status"] == "success", answer
+        result: list[dict[str, Any]] = answer["data"]["result"]
+        return result
+
+    def wait_for(self, promql: str) -> list[dict[str, Any]]:
+        """The first result of the query that has a series in it."""
+        deadline = time.monotonic() + WATCHDOG_SECONDS
+        while not (result := self.query(promql)):
+            assert time.monotonic() < deadline, f"no series for {promql}; targets: {self.targets()}"
+            time.sleep(0.1)
+        return result
+
+    def targets(self) -> list[dict[str, Any]]:
+        """The scrape targets with `health` and `lastError`."""
+        answer = requests.get(f"{self.url}/api/v1/targets", timeout=WATCHDOG_SECONDS).json()
+        active: list[dict[str, Any]] = answer["data"]["activeTargets"]
+        return active
+
+
+@contextmanager
+def run_prometheus(
+    directory: Path, targets: Sequence[str], *, interval_seconds: float
+) -> Iterator[Prometheus]:
+    """Scrapes the /metrics of each target (a URL such as http://127.0.0.1:9810) until the block ends."""
+    binary = require_binary("prometheus")
+    config = directory / "prometheus.yml"
+    interval = f"{round(interval_seconds * 1000)}ms"
+    job = {"job_name": "asyncrl", "static_configs": [{"targets": [urlsplit(url).netloc for url in targets]}]}
+    config.write_text(
+        yaml.safe_dump(
+            {"global": {"scrape_interval": interval, "scrape_timeout": interval}, "scrape_configs": [job]}
+        )
+    )
+    log = directory / "prometheus.log"
+    with log.open("w") as log_file:
+        process = subprocess.Popen(
+            [
+                binary,
+                f"--config.file={config}",
+                f"--storage.tsdb.path={directory / 'tsdb'}",
+                "--web.listen-address=127.0.0.1:0",
+            ],
+            stdout=log_file,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        yield Prometheus(wait_until_ready(process, log))
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=WATCHDOG_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def wait_until_ready(process: subprocess.Popen[bytes], log: Path) -> str:
+    """The URL of a Prometheus that has chosen its port and answers queries."""
+    deadline = time.monotonic() + WATCHDOG_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        listening = re.search(r'"Listening on" address=(127\.0\.0\.1:\d+)', log.read_text())
+        if listening is not None:
+            url = f"http://{listening[1]}"
+            if requests.get(f"{url}/-/ready", timeout=WATCHDOG_SECONDS).ok:
+                return url
+        time.sleep(0.05)
+    pytest.fail(f"Prometheus did not become ready:\n{log.read_text()}")
