@@ -1,0 +1,506 @@
+"""Every metric, declared once, as data. Page, history, boards, rules and docs/metrics.md all read this table.
+
+METRICS     what a trainer may send as `asyncrl.metric.<name>`, and how its values of one version are merged
+FAMILIES    everything on /metrics: the families derived from METRICS, and those of the ledger itself
+
+Nothing is inferred from a name: the statistic, its weight and the unit stand here. Long, because it is a
+table: one row per metric, lines of up to 140 columns.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+from runtime.telemetry import schema
+
+# fmt: off
+
+PREFIX: Final = "asyncrl_"
+
+Statistic = Literal["mean", "sum", "min", "max", "last", "distribution"]
+Weight = Literal["samples", "trained_samples", "tokens", "steps"]
+Cohort = Literal["trainer", "rollouter", "annex"]
+Kind = Literal["gauge", "counter", "histogram"]
+
+
+class Metric(msgspec.Struct, frozen=True, kw_only=True):
+    """One name of the wire. `low`..`high` is the range a right value lies in; others are refused and counted."""
+
+    name: str
+    statistic: Statistic
+    weight: Weight = "samples"
+    unit: str = ""
+    help: str
+    low: float | None = None
+    high: float | None = None
+    signed: bool = False
+    """Can be negative: its histogram then has no `_sum` and `_count`, which would not be counters."""
+    cohort: tuple[Cohort, ...] = ("trainer",)
+    windowed: bool = True
+    """Whether the version window (`asyncrl_version_...`) carries it."""
+    board: str = ""
+    alert: str = ""
+
+    @property
+    def buckets(self) -> tuple[float, ...] | None:
+        return schema.BUCKETS.get(self.name) if self.statistic == "distribution" else None
+
+    def family(self, statistic: str = "") -> str:
+        """The family's name: the statistic of a distribution stands before the unit."""
+        return PREFIX + "_".join(part for part in (self.name, statistic, self.unit) if part)
+
+
+class Family(msgspec.Struct, frozen=True, kw_only=True):
+    """One family of /metrics."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ("run",)
+    low: float | None = None
+    high: float | None = None
+    signed: bool = False
+    board: str = ""
+    alert: str = ""
+
+
+def _ratio(name: str, help_text: str, weight: Weight = "trained_samples", **more: object) -> Metric:
+    return msgspec.convert(
+        {
+            "name": name,
+            "statistic": "mean",
+            "weight": weight,
+            "help": help_text,
+            "low": 0.0,
+            "high": 1.0,
+            **more,
+        },
+        Metric,
+    )
+
+
+METRICS: Final[tuple[Metric, ...]] = (
+    # Over all consumed samples, before filtering.
+    Metric(
+        name="reward",
+        statistic="distribution",
+        signed=True,
+        board="overview",
+        cohort=("trainer", "annex"),
+        help="Reward of the responses consumed by the train steps of a version",
+    ),
+    _ratio(
+        "exact_match_ratio",
+        "Share of consumed responses that are exactly right",
+        weight="samples",
+        cohort=("trainer", "annex"),
+        board="overview",
+    ),
+    Metric(
+        name="response_length",
+        statistic="distribution",
+        unit="tokens",
+        low=0,
+        cohort=("trainer", "annex"),
+        board="versions",
+        help="Length of the consumed responses",
+    ),
+    Metric(
+        name="staleness",
+        statistic="distribution",
+        unit="versions",
+        low=0,
+        board="staleness",
+        help="Published version at training minus the version that decoded a response's oldest token",
+    ),
+    Metric(
+        name="update_lag",
+        statistic="distribution",
+        unit="updates",
+        low=0,
+        board="staleness",
+        help="Optimizer updates between the weights of a response's oldest token and the step that trained on it",
+    ),
+    Metric(
+        name="version_span",
+        statistic="distribution",
+        unit="versions",
+        low=0,
+        board="staleness",
+        help="Newest minus oldest version among the tokens of one response",
+    ),
+    Metric(
+        name="queue_wait",
+        statistic="distribution",
+        unit="seconds",
+        low=0,
+        board="staleness",
+        help="Time a finished sample waited in the queue for the step that consumed it",
+    ),
+    # Over what entered the loss.
+    Metric(
+        name="advantage",
+        statistic="distribution",
+        signed=True,
+        board="versions",
+        windowed=False,
+        help="Group-relative advantage of the trained responses",
+    ),
+    Metric(
+        name="importance_ratio",
+        statistic="distribution",
+        low=0,
+        board="staleness",
+        help="Per-token probability ratio of the current policy to the one that generated the token",
+    ),
+    Metric(name="policy_loss", statistic="mean", weight="tokens", board="versions", help="Clipped policy-gradient loss, token mean"),
+    Metric(name="entropy", statistic="mean", weight="tokens", low=0, board="versions", help="Entropy of the policy per token, in nats"),
+    Metric(
+        name="kl_behaviour",
+        statistic="mean",
+        weight="tokens",
+        board="staleness",
+        help="KL divergence of the current policy from the generating one per token (k3 estimate), in nats",
+    ),
+    Metric(
+        name="kl_reference",
+        statistic="mean",
+        weight="tokens",
+        board="versions",
+        help="KL divergence of the current policy from the reference policy per token, in nats",
+    ),
+    _ratio("clip_ratio", "Share of tokens whose probability ratio was clipped", weight="tokens", board="staleness"),
+    _ratio(
+        "effective_sample_size_ratio",
+        "Effective sample size of the importance weights over their number",
+        weight="tokens",
+        board="staleness",
+    ),
+    Metric(name="grad_norm", statistic="mean", weight="steps", low=0, board="trainer", help="Gradient norm before clipping"),
+    Metric(
+        name="learning_rate", statistic="last", weight="steps", low=0, board="trainer", help="Learning rate of the last update of a version"
+    ),
+    # Speed and memory of the trainer.
+    Metric(
+        name="step",
+        statistic="distribution",
+        unit="seconds",
+        low=0,
+        board="trainer",
+        help="Duration of a train step: assembling and training",
+    ),
+    Metric(
+        name="weight_sync",
+        statistic="distribution",
+        unit="seconds",
+        low=0,
+        board="trainer",
+        help="Duration of a weight sync, from its start until the last rollouter has loaded the version",
+    ),
+    Metric(
+        name="tokens_per_second", statistic="mean", weight="steps", low=0, board="trainer", help="Tokens trained per second of train step"
+    ),
+    _ratio("mfu_ratio", "Model FLOPs utilization of the trainer", weight="steps", board="trainer"),
+    Metric(
+        name="gpu_memory_allocated_bytes",
+        statistic="max",
+        weight="steps",
+        low=0,
+        board="trainer",
+        help="Peak GPU memory allocated by the trainer",
+    ),
+    # Of the rollouter windows.
+    Metric(
+        name="generation",
+        statistic="distribution",
+        unit="seconds",
+        low=0,
+        board="rollouters",
+        cohort=("rollouter",),
+        help="Time from a ticket to its finished group of responses",
+    ),
+    Metric(
+        name="generated_tokens_per_second",
+        statistic="sum",
+        low=0,
+        board="rollouters",
+        cohort=("rollouter",),
+        help="Tokens decoded per second of a version, summed over rollouters",
+    ),
+)
+
+METRIC_BY_NAME: Final[dict[str, Metric]] = {metric.name: metric for metric in METRICS}
+DISTRIBUTION_STATISTICS: Final = ("mean", "min", "max", "std")
+
+
+def _gauge(
+    name: str,
+    help_text: str,
+    *labels: str,
+    low: float | None = None,
+    high: float | None = None,
+    board: str = "overview",
+    alert: str = "",
+) -> Family:
+    return Family(name=PREFIX + name, kind="gauge", help=help_text, labels=("run", *labels), low=low, high=high, board=board, alert=alert)
+
+
+def _counter(name: str, help_text: str, *labels: str, board: str = "overview", alert: str = "") -> Family:
+    return Family(name=PREFIX + name, kind="counter", help=help_text, labels=("run", *labels), low=0, board=board, alert=alert)
+
+
+RUN_STATUSES: Final = ("running", *schema.END_STATUSES, "lost")
+INCOMPLETE_REASONS: Final = (
+    "run_end",
+    "missing_steps",
+    "surplus_steps",
+    "missing_sync",
+    "missing_rollouter",
+    "lost_records",
+    "new_attempt",
+)
+REJECT_REASONS: Final = (
+    "malformed",
+    "missing_attribute",
+    "unknown_state",
+    "state_sum",
+    "bad_value",
+    "duplicate_step",
+    "version_backward",
+    "delta",
+    "unknown_schema",
+    "truncated",
+    "limit",
+    "bad_name",
+    "collision",
+    "clock",
+)
+LATE_REASONS: Final = ("sealed", "attempt_over")
+TOKEN_KINDS: Final = ("generated", "trained")
+
+PARAM_VERSION: Final = _gauge("param_version", "Newest published parameter version", low=0)
+RUN_ATTEMPT: Final = _gauge("run_attempt", "Current attempt of the run: 1, and one more for each resume", low=1)
+STEPS_PER_VERSION: Final = _gauge("steps_per_version", "Train steps between two publications, if fixed", low=1)
+STALENESS_LIMIT: Final = _gauge("staleness_limit_versions", "Hard bound on staleness, if there is one", low=0)
+RUN_INFO: Final = _gauge("run_info", "Always 1; the run's algorithm and model as labels", "algorithm", "model")
+RUN_STATUS: Final = _gauge("run_status", "1 for the run's status, 0 for the others", "status", low=0, high=1)
+
+ATTEMPT_START: Final = _gauge("attempt_start_timestamp_seconds", "When the current attempt was first heard of")
+LAST_VERSION: Final = _gauge("last_version_timestamp_seconds", "When the newest publication was received")
+LAST_TRAIN_STEP: Final = _gauge("last_train_step_timestamp_seconds", "When the newest train step was received")
+LAST_VALIDATION: Final = _gauge("last_validation_timestamp_seconds", "When the newest validation was received")
+LAST_CHECKPOINT: Final = _gauge("last_checkpoint_timestamp_seconds", "When the newest checkpoint was received")
+LAST_NONFINITE: Final = _gauge("last_nonfinite_timestamp_seconds", "When a NaN or infinity was last received")
+LAST_REJECTED: Final = _gauge("last_rejected_timestamp_seconds", "When a record or value was last refused")
+LAST_INCOMPLETE: Final = _gauge("last_incomplete_timestamp_seconds", "When a version was last sealed incomplete")
+LAST_EVICTED: Final = _gauge("last_evicted_timestamp_seconds", "When a version last left the page before its time")
+
+VERSIONS_SEALED: Final = _counter("versions_sealed_total", "Versions sealed, complete or not", "complete")
+VERSIONS_INCOMPLETE: Final = _counter("versions_incomplete_total", "Versions sealed incomplete, per reason", "reason")
+VERSIONS_EVICTED: Final = _counter(
+    "versions_evicted_early_total", "Versions that left the version window before a scraper was sure to see them"
+)
+LATE_RECORDS: Final = _counter("late_records_total", "Records of a sealed version or an ended attempt", "reason")
+LOST_RECORDS: Final = _counter("lost_records_total", "Sequence numbers given up as lost", "role")
+REJECTED_RECORDS: Final = _counter("rejected_records_total", "Records or values refused", "reason")
+NONFINITE_VALUES: Final = _counter("nonfinite_values_total", "NaN and infinities received, left out", "metric")
+OUT_OF_RANGE: Final = _counter("out_of_range_values_total", "Values outside the metric's range, refused", "metric")
+ATTEMPTS_INFERRED: Final = _counter("attempts_inferred_total", "Attempts that the exporter had to infer")
+UNKNOWN_SPANS: Final = _counter("unknown_spans_total", "Spans whose name the exporter does not know")
+
+TRAIN_STEPS: Final = _counter("train_steps_total", "Train steps received", board="trainer")
+TOKENS: Final = _counter("tokens_total", "Tokens decoded by rollouters and tokens that entered the loss", "kind")
+SAMPLES_FED: Final = _counter("samples_fed_total", "Tickets handed to rollouters", board="staleness")
+SAMPLES_GENERATED: Final = _counter("samples_generated_total", "Samples whose responses all finished", board="staleness")
+SAMPLES: Final = _counter("samples_total", "Samples that ended, per outcome", "outcome", board="staleness")
+SAMPLES_REISSUED: Final = _counter("samples_reissued_total", "Tickets issued again", board="staleness")
+DUPLICATE_RESULTS: Final = _counter("duplicate_results_total", "Results of a ticket that had one", board="staleness")
+SYNC_PHASE_SECONDS: Final = _counter("weight_sync_phase_seconds_total", "Time in each phase of weight syncs", "phase", board="trainer")
+ROLLOUTER_STATE_SECONDS: Final = _counter(
+    "rollouter_state_seconds_total", "Time of a rollouter in each state", "rollouter", "state", board="rollouters"
+)
+TRAINER_STATE_SECONDS: Final = _counter("trainer_state_seconds_total", "Time of the trainer in each state", "state", board="trainer")
+TELEMETRY_DROPPED: Final = _counter("telemetry_dropped_total", "Records that a source dropped before sending", "kind", board="exporter")
+
+SAMPLES_IN_FLIGHT: Final = _gauge("samples_in_flight", "Tickets out at rollouters", low=0, board="staleness")
+SAMPLES_QUEUED: Final = _gauge("samples_queued", "Samples in the queue or in the running step", low=0, board="staleness")
+QUEUE_CAPACITY: Final = _gauge("queue_capacity", "Samples the queue may hold, in flight included", low=0, board="staleness")
+QUEUE_OLDEST_AGE: Final = _gauge("queue_oldest_age_seconds", "Age of the oldest queued sample", low=0, board="staleness")
+BUDGET_USED: Final = _gauge("staleness_budget_used", "Tickets used since the last sync", low=0, board="staleness")
+BUDGET_LIMIT: Final = _gauge("staleness_budget_limit", "Tickets allowed between two syncs", low=0, board="staleness")
+ROLLOUTER_STATE: Final = _gauge(
+    "rollouter_state", "1 for a rollouter's state, 0 for the others", "rollouter", "state", low=0, high=1, board="rollouters"
+)
+TRAINER_STATE: Final = _gauge("trainer_state", "1 for the trainer's state, 0 for the others", "state", low=0, high=1, board="trainer")
+ROLLOUTER_DECODING: Final = _gauge("rollouter_decoding", "Responses a rollouter is decoding", "rollouter", low=0, board="rollouters")
+ROLLOUTER_CAPACITY: Final = _gauge("rollouter_capacity", "Responses a rollouter can decode at once", "rollouter", low=0, board="rollouters")
+ROLLOUTER_PARAM_VERSION: Final = _gauge("rollouter_param_version", "Version a rollouter serves", "rollouter", low=0, board="rollouters")
+
+ROLLOUTER_IDLE: Final = _gauge(
+    "rollouter_idle_ratio", "Share of the version in which a rollouter decoded nothing", "rollouter", low=0, high=1, board="rollouters"
+)
+ROLLOUTER_UTILIZATION: Final = _gauge(
+    "rollouter_utilization_ratio", "Share of a rollouter's decoding capacity in use", "rollouter", low=0, high=1, board="rollouters"
+)
+ROLLOUTER_ACTIVE: Final = _gauge(
+    "rollouter_active_seconds", "Time of the version in which a rollouter decoded", "rollouter", low=0, board="rollouters"
+)
+ROLLOUTER_VERSION: Final = _gauge(
+    "rollouter_version_seconds", "Length of the version at a rollouter", "rollouter", low=0, board="rollouters"
+)
+ROLLOUTERS_IDLE: Final = _gauge("rollouters_idle_ratio", "Idle ratio over all rollouters, a ratio of sums", low=0, high=1)
+ROLLOUTERS_UTILIZATION: Final = _gauge("rollouters_utilization_ratio", "Utilization over all rollouters, a ratio of sums", low=0, high=1)
+TRAINER_IDLE: Final = _gauge("trainer_idle_ratio", "Share of the version in which the trainer did not train", low=0, high=1)
+TRAINER_WAIT: Final = _gauge("trainer_wait_ratio", "Share of the version in which the trainer waited for samples", low=0, high=1)
+TRAINER_ACTIVE: Final = _gauge("trainer_active_seconds", "Time of the version spent assembling and training", low=0, board="trainer")
+TRAINER_VERSION: Final = _gauge("trainer_version_seconds", "Length of the version at the trainer", low=0, board="trainer")
+
+VERSION_TRAIN_STEPS: Final = "train_steps"
+VERSION_SAMPLES: Final = "samples"
+VERSION_COMPLETE: Final = "complete"
+VERSION_PUBLISHED: Final = "published_timestamp_seconds"
+
+LIVE_FAMILIES: Final[dict[str, Family]] = {
+    schema.GAUGE_ROLLOUTER_STATE: ROLLOUTER_STATE,
+    schema.GAUGE_TRAINER_STATE: TRAINER_STATE,
+    schema.GAUGE_ROLLOUTER_DECODING: ROLLOUTER_DECODING,
+    schema.GAUGE_ROLLOUTER_CAPACITY: ROLLOUTER_CAPACITY,
+    schema.GAUGE_ROLLOUTER_PARAM_VERSION: ROLLOUTER_PARAM_VERSION,
+    schema.GAUGE_QUEUE_CAPACITY: QUEUE_CAPACITY,
+    schema.GAUGE_QUEUE_OLDEST_AGE: QUEUE_OLDEST_AGE,
+    schema.GAUGE_BUDGET_USED: BUDGET_USED,
+    schema.GAUGE_BUDGET_LIMIT: BUDGET_LIMIT,
+    schema.GAUGE_IN_FLIGHT: SAMPLES_IN_FLIGHT,
+    schema.GAUGE_QUEUED: SAMPLES_QUEUED,
+}
+"""Live gauges of the wire, and the family each is published as."""
+
+SUM_FAMILIES: Final[dict[str, Family]] = {
+    schema.SUM_FED: SAMPLES_FED,
+    schema.SUM_GENERATED: SAMPLES_GENERATED,
+    schema.SUM_SAMPLES: SAMPLES,
+    schema.SUM_REISSUED: SAMPLES_REISSUED,
+    schema.SUM_DUPLICATE_RESULTS: DUPLICATE_RESULTS,
+    schema.SUM_ROLLOUTER_STATE_SECONDS: ROLLOUTER_STATE_SECONDS,
+    schema.SUM_TRAINER_STATE_SECONDS: TRAINER_STATE_SECONDS,
+    schema.SUM_TOKENS_GENERATED: TOKENS,
+    schema.SUM_TELEMETRY_DROPPED: TELEMETRY_DROPPED,
+}
+"""Cumulative sums of the wire, and the counter that adds up the lives of each."""
+
+ZERO_INITIALISED: Final[tuple[tuple[Family, tuple[str, ...]], ...]] = (
+    *((VERSIONS_SEALED, (complete,)) for complete in ("true", "false")),
+    *((VERSIONS_INCOMPLETE, (reason,)) for reason in INCOMPLETE_REASONS),
+    *((LATE_RECORDS, (reason,)) for reason in LATE_REASONS),
+    *((LOST_RECORDS, (role,)) for role in schema.ROLES),
+    *((REJECTED_RECORDS, (reason,)) for reason in REJECT_REASONS),
+    *((family, ()) for family in (VERSIONS_EVICTED, ATTEMPTS_INFERRED, TRAIN_STEPS, SAMPLES_FED, SAMPLES_GENERATED)),
+    *((TOKENS, (kind,)) for kind in TOKEN_KINDS),
+    *((SAMPLES, (outcome,)) for outcome in schema.OUTCOMES),
+    *((SYNC_PHASE_SECONDS, (phase,)) for phase in schema.SYNC_PHASES),
+    *((NONFINITE_VALUES, (metric.name,)) for metric in METRICS),
+    *((OUT_OF_RANGE, (metric.name,)) for metric in METRICS),
+)
+"""Counter children that exist from a run's first record on, so that `increase()` sees their first event."""
+
+LEDGER_FAMILIES: Final[tuple[Family, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Family))
+
+
+def _derived(metric: Metric) -> tuple[Family, ...]:
+    shared = {
+        "low": metric.low,
+        "high": metric.high,
+        "signed": metric.signed,
+        "board": metric.board,
+        "alert": metric.alert,
+    }
+    if metric.statistic != "distribution":
+        return (msgspec.convert({"name": metric.family(), "kind": "gauge", "help": metric.help, **shared}, Family),)
+    gauges = [
+        {
+            "name": metric.family(statistic),
+            "kind": "gauge",
+            "help": f"{metric.help}: {words} of the newest version",
+            **shared,
+        }
+        for statistic, words in zip(DISTRIBUTION_STATISTICS, ("mean", "minimum", "maximum", "standard deviation"), strict=True)
+    ]
+    histogram = {"name": metric.family(), "kind": "histogram", "help": metric.help, **shared}
+    return tuple(msgspec.convert(family, Family) for family in [*gauges, histogram])
+
+
+METRIC_FAMILIES: Final[dict[str, tuple[Family, ...]]] = {metric.name: _derived(metric) for metric in METRICS}
+
+WINDOWED_LEDGER_GAUGES: Final = (
+    ROLLOUTER_IDLE,
+    ROLLOUTER_UTILIZATION,
+    ROLLOUTER_ACTIVE,
+    ROLLOUTER_VERSION,
+    ROLLOUTERS_IDLE,
+    ROLLOUTERS_UTILIZATION,
+    TRAINER_IDLE,
+    TRAINER_WAIT,
+    TRAINER_ACTIVE,
+    TRAINER_VERSION,
+)
+
+
+def version_family(family: Family) -> Family:
+    """The same gauge in the version window: `asyncrl_version_<family without prefix>`."""
+    labels = ("run", "attempt", "param_version", *family.labels[1:])
+    name = PREFIX + "version_" + family.name.removeprefix(PREFIX)
+    return msgspec.structs.replace(family, name=name, kind="gauge", labels=labels, board="versions")
+
+
+def _version_only(name: str, help_text: str) -> Family:
+    return version_family(_gauge(name, help_text, low=0))
+
+
+VERSION_ONLY: Final[dict[str, Family]] = {
+    VERSION_TRAIN_STEPS: _version_only(VERSION_TRAIN_STEPS, "Train steps of the version"),
+    VERSION_SAMPLES: _version_only(VERSION_SAMPLES, "Samples consumed by the train steps of the version"),
+    VERSION_COMPLETE: _version_only(VERSION_COMPLETE, "1 if every record of the version arrived, else 0"),
+    VERSION_PUBLISHED: _version_only(VERSION_PUBLISHED, "Time of the version: the end of its weight sync"),
+}
+
+ANNEX_KINDS: Final[dict[str, str]] = {
+    schema.VALIDATION: "validation",
+    schema.CHECKPOINT: "checkpoint",
+    schema.GENERATED_COHORT: "generated",
+}
+
+
+def annex_family(kind: str, family: Family) -> Family:
+    """A gauge of an annex in the version window, e.g. `asyncrl_version_generated_reward_mean`."""
+    words = {"validation": "Validation", "checkpoint": "Checkpoint", "generated": "Generated cohort"}[kind]
+    named = msgspec.structs.replace(family, name=f"{PREFIX}{kind}_{family.name.removeprefix(PREFIX)}", help=f"{words}: {family.help}")
+    return version_family(named)
+
+
+ANNEX_SAMPLES: Final[dict[str, Family]] = {
+    kind: annex_family(kind, _gauge("samples", "samples it is over", low=0)) for kind in ("validation", "generated")
+}
+CHECKPOINT_BYTES: Final = annex_family("checkpoint", _gauge("bytes", "size", low=0))
+
+WINDOW_FAMILIES: Final[tuple[Family, ...]] = (
+    *(version_family(family) for family in WINDOWED_LEDGER_GAUGES),
+    *(version_family(family) for metric in METRICS if metric.windowed for family in METRIC_FAMILIES[metric.name] if family.kind == "gauge"),
+    *VERSION_ONLY.values(),
+    *ANNEX_SAMPLES.values(),
+    CHECKPOINT_BYTES,
+    *(
+        annex_family(kind, family)
+        for metric in METRICS
+        if "annex" in metric.cohort
+        for kind in ("validation", "generated")
+        for family in METRIC_FAMILIES[metric.name]
+        if family.kind == "gauge"
+    ),
+)
+
+FAMILIES: Final[tuple[Family, ...]] = (
+    *LEDGER_FAMILIES,
+    *(family for families in METRIC_FAMILIES.values() for family in families),
+    *WINDOW_FAMILIES,
+)
+FAMILY_BY_NAME: Final[dict[str, Family]] = {family.name: family for family in FAMILIES}
