@@ -8,6 +8,7 @@ The protobuf bytes are the canonical form: the journal keeps them and replays th
 import base64
 import json
 import math
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
@@ -42,6 +43,7 @@ PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _HEX_IDS = ("traceId", "spanId", "parentSpanId")
 
 
@@ -115,10 +117,7 @@ def _with_base64_ids(node: Any, key: str = "") -> Any:
 
 
 def _valid_text(text: str) -> str:
-    """UTF-16 replacement in one pass: pairs are joined, a lone surrogate becomes U+FFFD."""
-    if text.isascii():
-        return text
-    return "".join(_REPLACEMENT if "\ud800" <= char <= "\udfff" else char for char in text)
+    return text if text.isascii() else _SURROGATES.sub(_REPLACEMENT, text)
 
 
 def _one_line(error: Exception) -> str:
@@ -257,7 +256,7 @@ def _clean(text: str) -> str:
 
 
 def response(signal: Signal, reply: Reply, content_type: str) -> bytes:
-    """The body of a 200, in the content type of the request; `partial_success` only where there is a reason."""
+    """The body of a 200 in the content type of the request; `partial_success` if it says something."""
     message: ExportTraceServiceResponse | ExportMetricsServiceResponse
     if signal == "traces":
         message = ExportTraceServiceResponse()
@@ -284,5 +283,5 @@ def failure(status: int, message: str, content_type: str) -> tuple[str, bytes]:
     if media_type(content_type) == JSON:
         return JSON, json.dumps({"code": code, "message": message}).encode()
     # Status is {1: code (int32), 2: message (string)}; its generated class would be one more dependency.
-    text = message.encode()[:120]
-    return PROTOBUF, bytes((0x08, code, 0x12, len(text))) + text
+    text = message[:1000].encode()
+    return PROTOBUF, bytes((0x08, code, 0x12, len(text) & 0x7F | 0x80, len(text) >> 7)) + text
