@@ -139,7 +139,7 @@ def test_files_are_named_after_what_they_hold() -> None:
 def test_files_stay_short_or_say_why(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     docstring = ast.get_docstring(ast.parse(text)) or ""
-    assert len(text.splitlines()) <= LONGEST_FILE_LINES or "Long because" in docstring
+    assert len(text.splitlines()) <= LONGEST_FILE_LINES or re.search(r"Long,? because", docstring)
 
 
 def test_functions_fit_a_screen() -> None:
