@@ -20,14 +20,14 @@ METRICS = """
 ## What a trainer may send
 
 `asyncrl.metric.<name>` on a control span. The statistic says how the values of one version are merged: a mean
-by its weight, a distribution by its partial `[count, sum, min, max, m2]`. A value outside the range is refused
-and counted.
+by its weight, a distribution by its partial `[count, sum, min, max, m2]`. A value outside the range is
+refused and counted.
 """
 LEDGER = """
 ## The run, the samples, the states
 
-Counters move when a record is journalled, ratios and times of a version when it is sealed, live states as they
-are reported. A gauge that nobody reported is absent, never 0.
+Counters move when a record is journalled, ratios and times of a version when it is sealed, live states as
+they are reported. A gauge that nobody reported is absent, never 0.
 """
 DERIVED = """
 ## The newest version, by metric
@@ -37,7 +37,7 @@ A distribution gives four gauges of the newest version and a cumulative histogra
 WINDOW = """
 ## The version window
 
-The newest versions side by side, each with its `param_version`, kept long enough for a scraper to see them all.
+The newest versions side by side, each with its `param_version`, kept long enough for a scraper to see all.
 """
 
 
