@@ -9,26 +9,7 @@ RunFailedError                    a run that cannot go on; the cause is printed,
 
 
 class RuntimeConfigError(ValueError):
-    """A value that cannot be, e.g. `steps_per_version: 0 is not accepted; give an integer of at least 1`."""
-
-    def __init__(self, key: str, value: object, accepted: str) -> None:
-        super().__init__(key, value, accepted)
-        self.key = key
-        self.value = value
-        self.accepted = accepted
-
-    def __str__(self) -> str:
-        return f"{self.key}: {self.value!r} is not accepted; give {self.accepted}"
-
-    def within(self, section: str) -> "RuntimeConfigError":
-        """The same error as seen from the file: the key with its section in front."""
-        return RuntimeConfigError(f"{section}.{self.key}", self.value, self.accepted)
-
-
-def require(ok: bool, key: str, value: object, accepted: str) -> None:
-    """Raise RuntimeConfigError unless `ok`; for the `__post_init__` of configuration sections."""
-    if not ok:
-        raise RuntimeConfigError(key, value, accepted)
+    """A value that cannot be. The message starts with the key: `versions must be at least 1, got 0`."""
 
 
 class PortHeldError(ValueError):
