@@ -14,6 +14,8 @@ from exporter.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExporterConfig:
+    """What `asyncrl exporter` can be told; each default suits one machine."""
+
     listen: str = "127.0.0.1:9810"
     """HOST:PORT of /metrics, the health probes and the history; port 0 takes any free one."""
     otlp: str = "127.0.0.1:4318"

@@ -6,6 +6,7 @@ ExporterError (ValueError)      a mistake of the user; the command prints it as 
 RequestError                    an answer other than 200 to one request; the server maps `status`
 |-- MalformedRequest  400
 |-- UnsupportedMedia  415
+|-- SlowRequest       408
 |-- BodyTooLarge      413
 |-- Overloaded        429
 +-- JournalUnavailable 503
@@ -39,6 +40,12 @@ class UnsupportedMedia(RequestError):
     status = 415
 
 
+class SlowRequest(RequestError):
+    """The body was not in within the deadline."""
+
+    status = 408
+
+
 class BodyTooLarge(RequestError):
     status = 413
 
@@ -51,3 +58,11 @@ class Overloaded(RequestError):
 class JournalUnavailable(RequestError):
     status = 503
     retry_after_seconds = 5
+
+
+class Rejected(Exception):
+    """A record, or a value in it, that is refused. `reason` is one of `catalog.REJECT_REASONS`."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason

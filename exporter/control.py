@@ -1,0 +1,204 @@
+"""From a decoded span to a control record: attributes checked, typed, in integer nanoseconds.
+
+A span that cannot be a record is `Rejected` with one of the catalogue's reasons; a bad value inside a good
+span is left out, named in `problems`, and costs nothing else.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from exporter.attributes import NS, Attributes, label
+from exporter.errors import Rejected
+from exporter.records import Source, Span
+from exporter.values import Scalar, Value, read_values
+from runtime.telemetry import schema
+
+_VERSION_TIME_TOLERANCE_NS: Final = 1_000_000
+_STATES: Final = {
+    schema.TRAINER: frozenset(schema.TRAINER_STATES),
+    schema.ROLLOUTER_ROLE: frozenset(schema.ROLLOUTER_STATES),
+}
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One control span. `values` and `user_values` are keyed by the name of the wire."""
+
+    kind: str
+    source_id: str
+    role: str
+    run: str
+    attempt: int | None = None
+    seq: int | None = None
+    identity: bytes = b""
+    version: int
+    start_ns: int
+    end_ns: int
+    step: int = 0
+    sample_count: int | None = None
+    trained_sample_count: int | None = None
+    token_count: int | None = None
+    steps_in_window: int = 0
+    rollouters: tuple[str, ...] | None = None
+    phase_ns: dict[str, int] = {}
+    rollouter: str = ""
+    version_from: int | None = None
+    state_ns: dict[str, int] = {}
+    capacity_ns: int | None = None
+    busy_capacity_ns: int = 0
+    bytes: int | None = None
+    status: str = ""
+    values: dict[str, Value] = {}
+    user_values: dict[str, Scalar] = {}
+    reported: dict[str, float] = {}
+    service_name: str = ""
+    nonfinite: dict[str, int] = {}
+    out_of_range: dict[str, int] = {}
+    problems: tuple[str, ...] = ()
+
+
+def check_source(source: Source) -> None:
+    """Refuse a source that does not say who it is, or speaks another major version of the schema."""
+    if source.schema_version.split(".")[0] != schema.SCHEMA_VERSION:
+        raise Rejected(
+            "unknown_schema",
+            f"{schema.SCHEMA} is {source.schema_version!r}, expected {schema.SCHEMA_VERSION!r}",
+        )
+    if not source.source_id:
+        raise Rejected(
+            "missing_attribute",
+            f"the resource has neither {schema.SOURCE_ID} nor {schema.SERVICE_INSTANCE_ID}",
+        )
+    if source.role not in schema.ROLES:
+        raise Rejected(
+            "missing_attribute",
+            f"{schema.ROLE} is {source.role!r}, expected one of {', '.join(schema.ROLES)}",
+        )
+
+
+def read_record(span: Span) -> Record:
+    """The control record of a span. Raises Rejected."""
+    source = span.source
+    check_source(source)
+    attributes = Attributes(span.name, span.attributes)
+    run = label(attributes.text(schema.RUN_ID) or source.run)
+    if not run:
+        raise Rejected("missing_attribute", f"neither the span nor its resource has {schema.RUN_ID}")
+    seq = _at_least(attributes, schema.SEQ, 1)
+    attempt = _at_least(attributes, schema.ATTEMPT, 1)
+    if span.end_ns < span.start_ns:
+        attributes.problems.append("clock")
+    if span.dropped_attributes:
+        attributes.problems.append("truncated")
+    record = Record(
+        kind=span.name,
+        source_id=source.source_id,
+        role=source.role,
+        run=run,
+        attempt=attempt if attempt is not None else source.attempt,
+        seq=seq,
+        identity=b"" if seq is not None else span.trace_id + span.span_id,
+        version=_version(attributes),
+        start_ns=min(span.start_ns, span.end_ns),
+        end_ns=span.end_ns,
+        sample_count=attributes.count(schema.SAMPLE_COUNT),
+        trained_sample_count=attributes.count(schema.TRAINED_SAMPLE_COUNT),
+        token_count=attributes.count(schema.TOKEN_COUNT),
+        service_name=label(source.service_name),
+    )
+    fields = _FIELDS[span.name](attributes, source.role)
+    values = read_values(attributes)
+    return msgspec.structs.replace(
+        record,
+        values=values.known,
+        user_values=values.user,
+        reported=values.reported,
+        nonfinite=values.nonfinite,
+        out_of_range=values.out_of_range,
+        problems=tuple(attributes.problems),
+        **fields,
+    )
+
+
+def _version(attributes: Attributes) -> int:
+    version = attributes.required_integer(schema.PARAM_VERSION)
+    lowest = 1 if attributes.span_name in (schema.TRAIN_STEP, schema.ROLLOUTER_WINDOW) else 0
+    if version < lowest:
+        raise Rejected("bad_value", f"{schema.PARAM_VERSION} is {version}, expected at least {lowest}")
+    return version
+
+
+def _at_least(attributes: Attributes, name: str, lowest: int) -> int | None:
+    value = attributes.integer(name)
+    if value is not None and value < lowest:
+        raise Rejected("bad_value", f"{name} is {value}, expected at least {lowest}")
+    return value
+
+
+def _step_fields(attributes: Attributes, _role: str) -> dict[str, Any]:
+    attributes.required_integer(schema.STEP)
+    return {"step": _at_least(attributes, schema.STEP, 1)}
+
+
+def _sync_fields(attributes: Attributes, _role: str) -> dict[str, Any]:
+    attributes.required_integer(schema.STEPS_IN_WINDOW)
+    raw = attributes.all.get(schema.ROLLOUTERS)
+    if raw is not None and not isinstance(raw, tuple):
+        raise Rejected("bad_value", f"{schema.ROLLOUTERS} is {raw!r}, expected a list of slots")
+    return {
+        "steps_in_window": _at_least(attributes, schema.STEPS_IN_WINDOW, 0),
+        "rollouters": None if raw is None else tuple(label(str(slot)) for slot in raw),
+        "state_ns": attributes.durations(schema.STATE_SECONDS_PREFIX, _STATES[schema.TRAINER]),
+        "phase_ns": attributes.durations(schema.PHASE_SECONDS_PREFIX, frozenset(schema.SYNC_PHASES)),
+        "bytes": attributes.count(schema.SYNC_BYTES),
+    }
+
+
+def _rollouter_fields(attributes: Attributes, _role: str) -> dict[str, Any]:
+    slot = label(str(attributes.all.get(schema.ROLLOUTER, "")))
+    if not slot:
+        raise Rejected("missing_attribute", f"{schema.ROLLOUTER_WINDOW} has no {schema.ROLLOUTER}")
+    state_ns = attributes.durations(schema.STATE_SECONDS_PREFIX, _STATES[schema.ROLLOUTER_ROLE])
+    total_ns = sum(state_ns.values())
+    stated_ns = attributes.seconds(schema.VERSION_TIME_SECONDS)
+    if stated_ns is not None and abs(stated_ns - total_ns) > _VERSION_TIME_TOLERANCE_NS + total_ns // 1000:
+        stated = f"{schema.VERSION_TIME_SECONDS} is {stated_ns / NS}"
+        raise Rejected("state_sum", f"{stated}, the states add up to {total_ns / NS}")
+    skipped = _at_least(attributes, schema.PARAM_VERSION_FROM, 1)
+    if skipped is not None and skipped > attributes.required_integer(schema.PARAM_VERSION):
+        raise Rejected("bad_value", f"{schema.PARAM_VERSION_FROM} is {skipped}, above the version itself")
+    return {
+        "rollouter": slot,
+        "version_from": skipped,
+        "state_ns": state_ns,
+        "capacity_ns": attributes.seconds(schema.CAPACITY_SECONDS),
+        "busy_capacity_ns": attributes.seconds(schema.BUSY_CAPACITY_SECONDS) or 0,
+    }
+
+
+def _annex_fields(attributes: Attributes, _role: str) -> dict[str, Any]:
+    return {"bytes": attributes.count(schema.CHECKPOINT_BYTES)}
+
+
+def _end_fields(attributes: Attributes, role: str) -> dict[str, Any]:
+    status = attributes.text(schema.STATUS)
+    if not status:
+        raise Rejected("missing_attribute", f"{schema.RUN_END} has no {schema.STATUS}")
+    if status not in schema.END_STATUSES:
+        raise Rejected(
+            "bad_value", f"{schema.STATUS} is {status!r}, expected one of {', '.join(schema.END_STATUSES)}"
+        )
+    states = _STATES.get(role, _STATES[schema.TRAINER])
+    return {"status": status, "state_ns": attributes.durations(schema.STATE_SECONDS_PREFIX, states)}
+
+
+_FIELDS: Final[dict[str, Callable[[Attributes, str], dict[str, Any]]]] = {
+    schema.TRAIN_STEP: _step_fields,
+    schema.WEIGHT_SYNC: _sync_fields,
+    schema.ROLLOUTER_WINDOW: _rollouter_fields,
+    schema.VALIDATION: _annex_fields,
+    schema.CHECKPOINT: _annex_fields,
+    schema.GENERATED_COHORT: _annex_fields,
+    schema.RUN_END: _end_fields,
+}

@@ -1,0 +1,138 @@
+"""From the records of a version to its sealed window: every merge is the same in any order of arrival."""
+
+import math
+from collections.abc import Iterable
+
+from exporter import catalog
+from exporter.control import Record
+from exporter.state import Annex, Clocked, OpenWindow, Scope, SealedWindow
+from exporter.statistics import Distribution, weighted_mean
+from exporter.values import Scalar, Spread, Value, user_family
+from runtime.telemetry import schema
+
+Terms = list[tuple[tuple[int, str, int], Scalar]]
+
+
+def fold_window(
+    run: str,
+    attempt: int,
+    version: int,
+    window: OpenWindow,
+    *,
+    reasons: tuple[str, ...],
+    timestamp_ns: int,
+    now: float,
+) -> SealedWindow:
+    """The sealed window of `window`. `now` is the exporter's wall clock."""
+    steps = list(window.steps.values())
+    ends = [record for record in (window.sync, window.end) if record is not None]
+    records = [*steps, *ends, *window.rollouters]
+    return SealedWindow(
+        run=run,
+        attempt=attempt,
+        version=version,
+        published=window.sync is not None or window.end is None,
+        reasons=reasons,
+        timestamp_ns=timestamp_ns,
+        sealed_at=now,
+        train_steps=len(steps),
+        sample_count=sum(step.sample_count or 0 for step in steps),
+        values=fold_values(records),
+        trainer=_clocked(ends[:1], schema.TRAINER_ACTIVE_STATES),
+        rollouters=_fold_rollouters(window.rollouters),
+        reported=_fold_reported(records),
+    )
+
+
+def fold_annex(run: str, attempt: int, record: Record) -> Annex:
+    return Annex(
+        run=run,
+        attempt=attempt,
+        version=record.version,
+        kind=catalog.ANNEX_KINDS[record.kind],
+        timestamp_ns=record.end_ns,
+        sample_count=record.sample_count,
+        bytes=record.bytes,
+        values=fold_values([record]),
+    )
+
+
+def fold_values(records: Iterable[Record]) -> Scope:
+    """Merge the values of `records`, each by the statistic that it declares."""
+    known: dict[str, list[tuple[tuple[int, str, int], Value]]] = {}
+    user: dict[str, Terms] = {}
+    for record in records:
+        # What `last` means: the value of the highest step, and of the highest seq within it.
+        position = (record.step or record.version, record.source_id, record.seq or 0)
+        for name, value in record.values.items():
+            known.setdefault(name, []).append((position, value))
+        for name, scalar in record.user_values.items():
+            user.setdefault(user_family(name), []).append((position, scalar))
+    scalars: dict[str, float] = {}
+    distributions: dict[str, Distribution] = {}
+    for name, terms in known.items():
+        spreads = [value.distribution for _, value in terms if isinstance(value, Spread)]
+        if spreads:
+            distributions[name] = Distribution.merged(spreads)
+        merged = _merge_scalars([(at, value) for at, value in terms if isinstance(value, Scalar)])
+        if merged is not None:
+            scalars[name] = merged
+    merged_user = {name: _merge_scalars(terms) for name, terms in user.items()}
+    return Scope(
+        scalars=dict(sorted(scalars.items())),
+        distributions=dict(sorted(distributions.items())),
+        user={name: value for name, value in sorted(merged_user.items()) if value is not None},
+    )
+
+
+def _merge_scalars(terms: Terms) -> float | None:
+    """One value of all terms, or None where none has weight."""
+    if not terms:
+        return None
+    values = [scalar.value for _, scalar in terms]
+    match terms[0][1].statistic:
+        case "sum":
+            return math.fsum(values)
+        case "min":
+            return min(values)
+        case "max":
+            return max(values)
+        case "last":
+            return max(terms, key=lambda term: term[0])[1].value
+        case _:
+            return weighted_mean((scalar.value, scalar.weight) for _, scalar in terms)
+
+
+def _clocked(records: Iterable[Record], active: tuple[str, ...]) -> Clocked:
+    """The state times of several records of one process slot, added."""
+    state_ns: dict[str, int] = {}
+    capacities = []
+    busy = 0
+    for record in records:
+        for state, duration in record.state_ns.items():
+            state_ns[state] = state_ns.get(state, 0) + duration
+        if record.capacity_ns is not None:
+            capacities.append(record.capacity_ns)
+            busy += record.busy_capacity_ns
+    return Clocked(
+        state_ns=dict(sorted(state_ns.items())),
+        active_ns=sum(state_ns.get(state, 0) for state in active),
+        capacity_ns=sum(capacities) if capacities else None,
+        busy_capacity_ns=busy,
+    )
+
+
+def _fold_rollouters(records: list[Record]) -> dict[str, Clocked]:
+    by_slot: dict[str, list[Record]] = {}
+    for record in records:
+        by_slot.setdefault(record.rollouter, []).append(record)
+    return {slot: _clocked(by_slot[slot], schema.ROLLOUTER_ACTIVE_STATES) for slot in sorted(by_slot)}
+
+
+def _fold_reported(records: list[Record]) -> dict[str, dict[str, float]]:
+    """What senders computed themselves, as they said it: the newest by end time wins, nothing is merged."""
+    reported: dict[str, dict[str, float]] = {}
+    for record in sorted(records, key=lambda record: (record.end_ns, record.source_id, record.seq or 0)):
+        if record.reported:
+            reported.setdefault(record.service_name, {}).update(record.reported)
+    return {source: dict(sorted(values.items())) for source, values in sorted(reported.items())}

@@ -1,0 +1,118 @@
+"""The OTLP listener: POST /v1/traces and /v1/metrics.
+
+    read (bounded) -> decode (one thread, one body at a time) -> Ingest.submit (after the commit) -> answer
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from exporter import otlp
+from exporter.config import ExporterConfig
+from exporter.errors import BodyTooLarge, Overloaded, RequestError, SlowRequest
+from exporter.ingest import Ingest
+from exporter.self_metrics import SelfMetrics
+
+_BODY_SECONDS = 30.0
+"""Deadline for a whole body: a read timeout alone lets one byte per second through for ever."""
+_HELD_BODIES = 2
+"""All bodies being received together may hold this many times the limit of one."""
+
+
+class Receiver:
+    """Takes OTLP/HTTP requests; never holds more than `_HELD_BODIES` x max_body_bytes of undecoded bodies."""
+
+    def __init__(self, config: ExporterConfig, ingest: Ingest, self_metrics: SelfMetrics) -> None:
+        self._limit_bytes = config.max_body_bytes
+        self._ingest = ingest
+        self._self_metrics = self_metrics
+        self._decoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decoder")
+        self._held_bytes = 0
+
+    def app(self) -> Starlette:
+        """The ASGI application."""
+        return Starlette(
+            routes=[
+                Route("/v1/traces", self._endpoint("traces"), methods=["POST"]),
+                Route("/v1/metrics", self._endpoint("metrics"), methods=["POST"]),
+            ]
+        )
+
+    def close(self) -> None:
+        """Ends the decoding thread once it is idle."""
+        self._decoder.shutdown()
+
+    def _endpoint(self, signal: otlp.Signal) -> Callable[[Request], Awaitable[Response]]:
+        async def post(request: Request) -> Response:
+            response = await self._answer(signal, request)
+            self._self_metrics.requests[signal, response.status_code] += 1
+            return response
+
+        return post
+
+    async def _answer(self, signal: otlp.Signal, request: Request) -> Response:
+        content_type = request.headers.get("content-type", "")
+        body = bytearray()
+        try:
+            await self._read(request, body)
+            reply = await self._submit(signal, request, bytes(body))
+        except RequestError as error:
+            return _refusal(error, content_type)
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody is left to read it
+        finally:
+            self._held_bytes -= len(body)
+        return Response(reply, headers={"content-type": otlp.media_type(content_type)})
+
+    async def _submit(self, signal: otlp.Signal, request: Request, body: bytes) -> bytes:
+        content_type = request.headers.get("content-type", "")
+        decode = partial(
+            otlp.decode_request,
+            signal,
+            content_type,
+            request.headers.get("content-encoding", ""),
+            body,
+            limit_bytes=self._limit_bytes,
+        )
+        message, batch = await asyncio.get_running_loop().run_in_executor(self._decoder, decode)
+        return otlp.response(signal, await self._ingest.submit(signal, message, batch), content_type)
+
+    async def _read(self, request: Request, body: bytearray) -> None:
+        """Fills `body`. What is refused is still read to its end, unbuffered: a sender that is cut off in
+        mid-body sees a reset connection in place of the answer."""
+        refusal: RequestError | None = None
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                async for chunk in request.stream():
+                    refusal = refusal or self._refuse(len(body) + len(chunk), len(chunk))
+                    if refusal is None:
+                        self._held_bytes += len(chunk)
+                        body += chunk
+                    elif body:
+                        self._held_bytes -= len(body)
+                        body.clear()
+        except TimeoutError:
+            raise refusal or SlowRequest(f"the body was not in within {_BODY_SECONDS:g} s") from None
+        if refusal is not None:
+            raise refusal
+
+    def _refuse(self, body_bytes: int, more_bytes: int) -> RequestError | None:
+        if body_bytes > self._limit_bytes:
+            return BodyTooLarge(f"body is over the limit of {self._limit_bytes} bytes")
+        if self._held_bytes + more_bytes > _HELD_BODIES * self._limit_bytes:
+            return Overloaded("too many bodies at once")
+        return None
+
+
+def _refusal(error: RequestError, content_type: str) -> Response:
+    media, content = otlp.failure(error.status, str(error), content_type)
+    headers = {"content-type": media}
+    if error.retry_after_seconds is not None:
+        headers["retry-after"] = str(error.retry_after_seconds)
+    return Response(content, status_code=error.status, headers=headers)

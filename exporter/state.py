@@ -1,0 +1,200 @@
+"""What the ledger knows, as plain structures that msgspec stores in the journal's checkpoint and reads back.
+
+State -> Run -> Attempt -> OpenWindow -> Record        SealedWindow is what a sealed one becomes
+             -> SourceLife (one per process life)
+"""
+
+from typing import Final
+
+import msgspec
+
+from exporter import catalog
+from exporter.control import Record
+from exporter.ranges import Ranges
+from exporter.statistics import Distribution, ExactSum
+
+Labels = tuple[str, ...]
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """The merged values of one version, or of one annex of it."""
+
+    scalars: dict[str, float] = {}
+    distributions: dict[str, Distribution] = {}
+    user: dict[str, float] = {}
+
+
+class Clocked(msgspec.Struct, frozen=True, kw_only=True):
+    """The state times of one process in one version. `version_time` is the sum of the states, by definition."""
+
+    state_ns: dict[str, int] = {}
+    active_ns: int = 0
+    capacity_ns: int | None = None
+    busy_capacity_ns: int = 0
+
+    @property
+    def version_time_ns(self) -> int:
+        return sum(self.state_ns.values())
+
+
+class Annex(msgspec.Struct, frozen=True, kw_only=True):
+    """A validation, checkpoint or generated cohort: it speaks of a version, and is no part of its window."""
+
+    run: str
+    attempt: int
+    version: int
+    kind: str
+    timestamp_ns: int
+    sample_count: int | None = None
+    bytes: int | None = None
+    values: Scope
+
+
+class SealedWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """One version, immutable. `reasons` is empty for a complete one."""
+
+    run: str
+    attempt: int
+    version: int
+    published: bool
+    """False for the partial window at the end of a run."""
+    reasons: tuple[str, ...]
+    timestamp_ns: int
+    """The time of the version: the end of its weight sync, raised to the previous version's + 1 ms."""
+    sealed_at: float
+    """The exporter's wall clock at the seal, seconds."""
+    train_steps: int
+    sample_count: int
+    values: Scope
+    trainer: Clocked
+    rollouters: dict[str, Clocked]
+    reported: dict[str, dict[str, float]] = {}
+    """What the sender computed itself: source name -> family without prefix -> value."""
+
+
+class OpenWindow(msgspec.Struct, kw_only=True):
+    steps: dict[int, Record] = {}
+    sync: Record | None = None
+    rollouters: list[Record] = []
+    end: Record | None = None
+    """The run end, in the partial window: it carries the state times of the unfinished window."""
+    lost_records: bool = False
+
+    @property
+    def exists(self) -> bool:
+        """A window exists if a train step, or a sync with steps, belongs to it."""
+        return bool(self.steps) or (self.sync is not None and self.sync.steps_in_window > 0)
+
+
+class Attempt(msgspec.Struct, kw_only=True):
+    number: int
+    open: dict[int, OpenWindow] = {}
+    steps: Ranges = msgspec.field(default_factory=Ranges)
+    """Global numbers of the train steps received, sealed ones included: a second one is refused."""
+    syncs: list[int] = []
+    """Versions of the syncs above the newest sealed window but two; enough for graces and debts."""
+    published: int | None = None
+    """Newest published version."""
+    sealed: int = 0
+    """Newest sealed window; 0 before the first."""
+    newest_window: int = 0
+    """Newest sealed *published* window: the latest gauges show it."""
+    timestamp_ns: int = 0
+    """Time of the newest sealed version."""
+    settled: dict[str, Ranges] = {}
+    """Rollouter slot -> versions it has answered for, with a window record or by skipping."""
+    annexes: dict[str, Ranges] = {}
+    """Annex kind -> versions that have one."""
+    pending: list[Record] = []
+    """Annexes of versions that are not published yet."""
+
+
+class Series(msgspec.Struct, kw_only=True):
+    """One cumulative series of one process life."""
+
+    start_ns: int
+    time_ns: int
+    value: float
+
+
+class SourceLife(msgspec.Struct, kw_only=True):
+    """One process life. `received` is the watermark with its holes; `lost` what was given up."""
+
+    role: str
+    attempt: int
+    slot: str = ""
+    ended: bool = False
+    last_seen: float = 0.0
+    """The exporter's wall clock, seconds."""
+    clock_offset: float = 0.0
+    """Exporter's wall clock minus the source's, at its newest record, seconds."""
+    received: Ranges = msgspec.field(default_factory=Ranges)
+    lost: Ranges = msgspec.field(default_factory=Ranges)
+    unsequenced: dict[bytes, None] = {}
+    """Trace and span id of records without seq, newest last, bounded."""
+    syncs: list[tuple[int, int]] = []
+    """(seq, version) of the newest weight syncs, ascending: what the next may not go behind."""
+    sums: dict[str, dict[Labels, Series]] = {}
+    in_flight: float = 0.0
+    queued: float = 0.0
+
+    def holes(self, below: int) -> list[tuple[int, int]]:
+        """The seqs below `below` that are neither received nor given up."""
+        missing = list(self.received.gaps(1, below - 1))
+        if not self.lost.bounds:
+            return missing
+        return [hole for first, last in missing for hole in self.lost.gaps(first, last)]
+
+
+class Histogram(msgspec.Struct, kw_only=True):
+    counts: list[int]
+    sum: ExactSum = msgspec.field(default_factory=ExactSum)
+
+
+class Run(msgspec.Struct, kw_only=True):
+    name: str
+    algorithm: str = ""
+    model: str = ""
+    steps_per_version: int | None = None
+    staleness_limit: int | None = None
+    status: str = "running"
+    ended_at: float | None = None
+    """The exporter's wall clock at the end of the run, seconds."""
+    ended_by: str = ""
+    """Source id of the trainer or controller that ended it."""
+    end_version: int = 0
+    last_seen: float = 0.0
+    attempt: int = 1
+    inferred: bool = False
+    """Whether the current attempt was inferred: then what other sources say of older ones means this one."""
+    attempts: dict[int, Attempt] = {}
+    sources: dict[str, SourceLife] = {}
+    counters: dict[str, dict[Labels, ExactSum]] = {}
+    histograms: dict[str, Histogram] = {}
+    timestamps: dict[str, float] = {}
+    """Family -> value, on the exporter's arrival clock."""
+    queue: str = ""
+    """Source id of the queue whose account is on the page."""
+    user_names: dict[str, str] = {}
+    """Family -> the first wire name that became it; a second name is a collision."""
+
+    def count(self, family: catalog.Family, *labels: str, by: float = 1.0) -> None:
+        children = self.counters.setdefault(family.name, {})
+        if labels not in children:
+            children[labels] = ExactSum()
+        children[labels].add(by)
+
+    def stamp(self, family: catalog.Family, now: float) -> None:
+        self.timestamps[family.name] = max(now, self.timestamps.get(family.name, now))
+
+    @property
+    def current(self) -> Attempt:
+        return self.attempts[self.attempt]
+
+
+class State(msgspec.Struct, kw_only=True):
+    runs: dict[str, Run] = {}
+
+
+MAX_UNSEQUENCED: Final = 20_000
+MAX_SYNCS: Final = 64

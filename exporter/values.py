@@ -1,0 +1,164 @@
+"""The metric values of one span: typed by the catalogue, range-checked, non-finite ones counted and left out."""
+
+import re
+from typing import Final
+
+import msgspec
+
+from exporter import catalog
+from exporter.attributes import Attributes, finite, natural, partial
+from exporter.errors import Rejected
+from exporter.records import AttributeValue
+from exporter.statistics import Distribution
+from runtime.telemetry import schema
+
+LONGEST_NAME: Final = 120
+_RESERVED_SUFFIXES: Final = ("_total", "_count", "_sum", "_bucket", "_created", "_info")
+_SCALAR_STATISTICS: Final = ("mean", "sum", "min", "max", "last")
+_WEIGHT_ATTRIBUTES: Final = {
+    "samples": schema.SAMPLE_COUNT,
+    "trained_samples": schema.TRAINED_SAMPLE_COUNT,
+    "tokens": schema.TOKEN_COUNT,
+}
+
+
+class Scalar(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    statistic: str
+    value: float
+    weight: float = 1.0
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A value of a distribution: one partial, or one plain double."""
+
+    distribution: Distribution
+    buckets: tuple[int, ...] | None = None
+
+
+Value = Scalar | Spread
+
+
+def user_family(name: str) -> str:
+    """The family of a metric that the catalogue does not know: `actor/loss` is `asyncrl_user_actor_loss`.
+
+    Raises Rejected (`bad_name`) for a name that is too long or holds no ASCII letter or digit.
+    """
+    fixed = re.sub(r"[^a-zA-Z0-9_]", "_", name).strip("_")
+    if not fixed or len(name) > LONGEST_NAME:
+        raise Rejected("bad_name", f"no metric name can be made of {name[:40]!r}")
+    return f"{catalog.PREFIX}user_{fixed}" + ("_value" if fixed.endswith(_RESERVED_SUFFIXES) else "")
+
+
+class Values(msgspec.Struct):
+    """What the values of one span came to. `known` and `user` are keyed by the name of the wire."""
+
+    known: dict[str, Value] = {}
+    user: dict[str, Scalar] = {}
+    reported: dict[str, float] = {}
+    nonfinite: dict[str, int] = {}
+    out_of_range: dict[str, int] = {}
+
+
+class _Reader:
+    def __init__(self, attributes: Attributes) -> None:
+        self.attributes = attributes
+        self.values = Values()
+
+    def read_values(self) -> None:
+        for name, raw in self.attributes.all.items():
+            if name.startswith(schema.METRIC_PREFIX):
+                self._read_value(name.removeprefix(schema.METRIC_PREFIX), raw)
+            elif name.startswith(schema.NONFINITE_PREFIX):
+                metric = name.removeprefix(schema.NONFINITE_PREFIX)
+                self._count_nonfinite(metric, self.attributes.count(name) or 0)
+            elif name.startswith(schema.REPORTED_PREFIX):
+                self._read_reported(name.removeprefix(schema.REPORTED_PREFIX), raw)
+
+    def _read_value(self, name: str, raw: AttributeValue) -> None:
+        metric = catalog.METRIC_BY_NAME.get(name)
+        try:
+            if metric is None:
+                self._read_user_value(name, raw)
+            elif metric.statistic == "distribution":
+                self.values.known[name] = self._spread(metric, raw)
+            else:
+                self.values.known[name] = self._scalar(metric, raw)
+        except Rejected as error:
+            if error.reason == "nonfinite":
+                self._count_nonfinite(name, 1)
+            elif error.reason == "out_of_range":
+                self.values.out_of_range[name] = self.values.out_of_range.get(name, 0) + 1
+            else:
+                self.attributes.problems.append(error.reason)
+
+    def _count_nonfinite(self, name: str, count: int) -> None:
+        known = name if name in catalog.METRIC_BY_NAME else "user"
+        if count:
+            self.values.nonfinite[known] = self.values.nonfinite.get(known, 0) + count
+
+    def _scalar(self, metric: catalog.Metric, raw: AttributeValue) -> Scalar:
+        value = finite(raw)
+        _check_range(metric, value, value)
+        return Scalar(statistic=metric.statistic, value=value, weight=self._weight(metric.weight))
+
+    def _weight(self, weight: str) -> float:
+        if weight == "steps":
+            return 1.0
+        name = _WEIGHT_ATTRIBUTES[weight]
+        count = self.attributes.integer(name)
+        if count is not None and count < 0:
+            raise Rejected("bad_value", f"{name} is {count}, expected at least 0")
+        return 1.0 if count is None else float(count)
+
+    def _read_user_value(self, name: str, raw: AttributeValue) -> None:
+        user_family(name)
+        if isinstance(raw, tuple) and not raw:
+            return  # an empty list gives no sample, and no complaint (verl#7361)
+        statistic = self.attributes.text(schema.STATISTIC_PREFIX + name) or "mean"
+        if statistic not in _SCALAR_STATISTICS:
+            raise Rejected("bad_value", f"{schema.STATISTIC_PREFIX}{name} is {statistic!r}")
+        self.values.user[name] = Scalar(
+            statistic=statistic, value=finite(raw), weight=self._weight("samples")
+        )
+
+    def _spread(self, metric: catalog.Metric, raw: AttributeValue) -> Spread:
+        if not isinstance(raw, tuple):
+            value = finite(raw)
+            _check_range(metric, value, value)
+            return Spread(distribution=Distribution(count=1, sum=value, min=value, max=value, plain=True))
+        distribution = partial(raw)
+        if distribution.count:
+            _check_range(metric, distribution.min, distribution.max)
+        return Spread(distribution=distribution, buckets=self._buckets(metric, distribution.count))
+
+    def _buckets(self, metric: catalog.Metric, count: int) -> tuple[int, ...] | None:
+        raw = self.attributes.all.get(schema.BUCKETS_PREFIX + metric.name)
+        if raw is None or metric.buckets is None:
+            return None
+        right = isinstance(raw, tuple) and len(raw) == len(metric.buckets) + 1
+        counts = tuple(natural(part) for part in raw) if right and isinstance(raw, tuple) else (-1,)
+        if min(counts) < 0 or sum(counts) != count:
+            raise Rejected("bad_value", f"{schema.BUCKETS_PREFIX}{metric.name} does not add up to {count}")
+        return counts
+
+    def _read_reported(self, name: str, raw: AttributeValue) -> None:
+        try:
+            fixed = user_family(name).removeprefix(f"{catalog.PREFIX}user_")
+            self.values.reported[fixed] = finite(raw)
+        except Rejected as error:
+            if error.reason == "nonfinite":
+                self._count_nonfinite(name, 1)
+            else:
+                self.attributes.problems.append(error.reason)
+
+
+def read_values(attributes: Attributes) -> Values:
+    """All metric values of a span. A bad one is left out and named in `attributes.problems`."""
+    reader = _Reader(attributes)
+    reader.read_values()
+    return reader.values
+
+
+def _check_range(metric: catalog.Metric, low: float, high: float) -> None:
+    if (metric.low is not None and low < metric.low) or (metric.high is not None and high > metric.high):
+        raise Rejected("out_of_range", f"{metric.name} {low}..{high} leaves {metric.low}..{metric.high}")
