@@ -9,7 +9,8 @@ RequestError                    an answer other than 200 to one request; the ser
 |-- SlowRequest       408
 |-- BodyTooLarge      413
 |-- Overloaded        429
-+-- JournalUnavailable 503
+|-- JournalUnavailable 503
++-- PageUnavailable   500
 """
 
 
@@ -66,3 +67,9 @@ class Rejected(Exception):
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
+
+
+class PageUnavailable(RequestError):
+    """No family of the runs could be read: better no page than a blank one."""
+
+    status = 500

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from exporter.errors import PageUnavailable
 from exporter.negotiation import Format
 from exporter.self_metrics import SelfMetrics
 
@@ -19,10 +20,6 @@ _LOG = logging.getLogger(__name__)
 _GZIP_LEVEL = 4  # about 8:1 on such pages at a third of the time of level 9
 
 Snapshot = TypeVar("Snapshot")
-
-
-class PageUnavailable(Exception):
-    """No family of the runs could be read: better no page than a blank one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

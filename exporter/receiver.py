@@ -1,6 +1,6 @@
 """The OTLP listener: POST /v1/traces and /v1/metrics.
 
-    read (bounded) -> decode (one thread, one body at a time) -> Ingest.submit (after the commit) -> answer
+read (bounded) -> decode (one thread, one body at a time) -> Ingest.submit (after the commit) -> answer
 """
 
 import asyncio

@@ -3,6 +3,7 @@
 import statistics
 import time
 from collections import deque
+from itertools import pairwise
 
 _GAPS = 7
 """How many of the last gaps the observed interval is the median of; odd, so that it is a gap that was."""
@@ -26,6 +27,5 @@ class ScrapeLog:
     @property
     def interval_seconds(self) -> float | None:
         """The median of the last gaps between scrapes, by the monotonic clock."""
-        times = list(self._monotonic)
-        gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+        gaps = [later - earlier for earlier, later in pairwise(self._monotonic)]
         return statistics.median(gaps) if gaps else None

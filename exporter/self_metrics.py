@@ -25,7 +25,9 @@ class SelfMetrics:
 
     def families(self) -> Iterator[Metric]:
         """asyncrl_exporter_* and process_*."""
-        build = GaugeMetricFamily("asyncrl_exporter_build_info", "Version of the exporter; always 1.", labels=["version"])
+        build = GaugeMetricFamily(
+            "asyncrl_exporter_build_info", "Version of the exporter; always 1.", labels=["version"]
+        )
         build.add_metric([_version()], 1.0)
         yield build
         requests = CounterMetricFamily(
@@ -34,12 +36,18 @@ class SelfMetrics:
         for (signal, status), count in sorted(self.requests.items()):
             requests.add_metric([signal, str(status)], count)
         yield requests
-        yield CounterMetricFamily("asyncrl_exporter_scrapes", "Pages served on /metrics.", value=self._scrapes.count)
         yield CounterMetricFamily(
-            "asyncrl_exporter_render_errors", "Families left out of a page because writing them failed.", value=self.render_errors
+            "asyncrl_exporter_scrapes", "Pages served on /metrics.", value=self._scrapes.count
+        )
+        yield CounterMetricFamily(
+            "asyncrl_exporter_render_errors",
+            "Families left out of a page because writing them failed.",
+            value=self.render_errors,
         )
         yield GaugeMetricFamily(
-            "asyncrl_exporter_render_duration_seconds", "Time that writing the last page took.", value=self.render_seconds
+            "asyncrl_exporter_render_duration_seconds",
+            "Time that writing the last page took.",
+            value=self.render_seconds,
         )
         yield from self._process.collect()
 
