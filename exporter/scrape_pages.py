@@ -1,17 +1,17 @@
 """The scrape listener: GET /metrics, the probes, the links and the history."""
 
-import asyncio
 from collections.abc import Mapping
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from exporter.config import ExporterConfig
-from exporter.exposition import Exposition, PageUnavailable
+from exporter.errors import MalformedRequest, RequestError
+from exporter.exposition import Exposition
 from exporter.ingest import Ingest
 from exporter.negotiation import accepts_gzip, choose_format
 from exporter.publish import history, page
@@ -26,3 +26,92 @@ _LINKS = """<!doctype html><title>asyncrl exporter</title><h1>asyncrl exporter</
 </ul>
 """
 _JSON = "application/json"
+_LARGEST_LIMIT = 100_000
+
+
+class ScrapePages:
+    """What Prometheus, probes and people read. Records each page served in `scrapes`."""
+
+    def __init__(
+        self, config: ExporterConfig, ingest: Ingest, scrapes: ScrapeLog, self_metrics: SelfMetrics
+    ) -> None:
+        self._grace_seconds = config.grace_seconds
+        self._ingest = ingest
+        self._scrapes = scrapes
+        self._exposition = Exposition(page.families, self_metrics)
+
+    def app(self) -> Starlette:
+        """The ASGI application."""
+        return Starlette(
+            routes=[
+                Route("/", self._links),
+                Route("/metrics", self._metrics),
+                Route("/healthz", self._healthz),
+                Route("/readyz", self._readyz),
+                Route("/api/v1/runs", self._runs),
+                Route("/api/v1/runs/{run:path}/versions", self._versions),
+            ],
+            exception_handlers={RequestError: _refusal},
+        )
+
+    def close(self) -> None:
+        """Ends the writing thread once it is idle."""
+        self._exposition.close()
+
+    async def _links(self, request: Request) -> Response:
+        return HTMLResponse(_LINKS)
+
+    async def _healthz(self, request: Request) -> Response:
+        return Response()
+
+    async def _readyz(self, request: Request) -> Response:
+        return Response(status_code=200 if self._ingest.ready else 503)
+
+    async def _metrics(self, request: Request) -> Response:
+        form = choose_format(request.headers.get("accept", ""))
+        compressed = accepts_gzip(request.headers.get("accept-encoding", ""))
+        written = await self._exposition.page(self._ingest.snapshot, form, compressed=compressed)
+        if request.method == "GET":
+            self._scrapes.record(written.timestamp)
+        headers = {"content-type": form.content_type, "vary": "Accept, Accept-Encoding"}
+        if compressed:
+            headers["content-encoding"] = "gzip"
+        return Response(written.body, headers=headers)
+
+    async def _runs(self, request: Request) -> Response:
+        runs = await run_in_threadpool(history.list_runs, self._ingest)
+        scrapes = {
+            "count": self._scrapes.count,
+            "interval_seconds": self._scrapes.interval_seconds,
+            "last_timestamp": self._scrapes.last_timestamp,
+        }
+        answer = {"runs": runs, "scrapes": scrapes, "grace_seconds": self._grace_seconds}
+        return Response(msgspec.json.encode(answer), media_type=_JSON)
+
+    async def _versions(self, request: Request) -> Response:
+        run: str = request.path_params["run"]
+        query = request.query_params
+        first = _integer(query, "from", default=None, least=0)
+        last = _integer(query, "to", default=None, least=0)
+        limit = _integer(query, "limit", default=1000, least=1, most=_LARGEST_LIMIT)
+        cursor = query.get("cursor", "")
+        form = query.get("format", "json")
+        if form not in ("json", "csv"):
+            raise MalformedRequest(f"format must be json or csv, got {form!r}")
+        raise NotImplementedError(run, first, last, limit, cursor)
+
+
+async def _refusal(request: Request, error: Exception) -> Response:
+    status = error.status if isinstance(error, RequestError) else 500
+    return PlainTextResponse(f"{error}\n", status_code=status)
+
+
+def _integer(
+    query: Mapping[str, str], name: str, *, default: int | None, least: int, most: int = 2**63 - 1
+) -> int | None:
+    text = query.get(name, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
+        raise MalformedRequest(f"{name} must be an integer in {least}..{most}, got {text!r}")
+    return int(text)

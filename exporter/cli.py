@@ -1,0 +1,83 @@
+"""`asyncrl exporter`: flags, start-up, exit codes (0 stopped by a signal, 2 a mistake of the user)."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from exporter.config import ExporterConfig, load_config
+from exporter.errors import ExporterError
+from exporter.ingest import Ingest
+from exporter.server import Listeners, serve_until_signalled
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the exporter until SIGTERM or SIGINT; returns the exit code."""
+    flags = vars(_parser().parse_args(argv))
+    try:
+        return _run(load_config(flags.pop("config"), flags))
+    except ExporterError as error:
+        print(f"asyncrl exporter: {error}", file=sys.stderr)
+        return 2
+
+
+def _run(config: ExporterConfig) -> int:
+    listeners = Listeners.bind(config)
+    try:
+        ingest = Ingest.open(config)
+    except ExporterError:
+        listeners.close()
+        raise
+    try:
+        urls = listeners.urls
+        print(
+            f"asyncrl exporter: metrics on {urls['metrics']}/metrics, OTLP on {urls['otlp']}, "
+            f"data in {config.data_dir}",
+            file=sys.stderr,
+        )
+        asyncio.run(serve_until_signalled(config, ingest, listeners))
+    finally:
+        ingest.close()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    # A flag that is not given is absent, so that it does not hide the key of the configuration file.
+    parser = argparse.ArgumentParser(
+        prog="asyncrl exporter",
+        description="Receive telemetry over OTLP/HTTP and publish exact per-version metrics on /metrics.",
+        argument_default=argparse.SUPPRESS,
+    )
+
+    def add(flag: str, metavar: str, kind: type, field: str, text: str) -> None:
+        default = getattr(ExporterConfig(), field)
+        shown = "" if default is None else f" (default: {default})"
+        parser.add_argument(flag, metavar=metavar, type=kind, dest=field, help=text + shown)
+
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        type=Path,
+        default=None,
+        help="YAML mapping of the fields below, dashes as underscores; flags win",
+    )
+    add("--listen", "HOST:PORT", str, "listen", "where /metrics and the history are served")
+    add("--otlp", "HOST:PORT", str, "otlp", "where OTLP/HTTP is received")
+    add("--data-dir", "DIR", Path, "data_dir", "folder of the journal")
+    add("--endpoints-file", "FILE", Path, "endpoints_file", "write the chosen addresses there, as JSON")
+    add("--grace", "SECONDS", float, "grace_seconds", "how long a version waits for missing records")
+    add(
+        "--finished-run-grace",
+        "SECONDS",
+        float,
+        "finished_run_grace_seconds",
+        "how long an ended run stays on the page",
+    )
+    add("--abandon-after", "SECONDS", float, "abandon_after_seconds", "when a silent run is given up")
+    add("--max-body-bytes", "BYTES", int, "max_body_bytes", "largest request body, also once decompressed")
+    add("--retention-days", "DAYS", float, "retention_days", "how long the journal keeps an ended run")
+    add("--series-budget", "COUNT", int, "series_budget", "most series on the page")
+    add("--window-versions", "COUNT", int, "window_versions", "fewest versions kept in the version window")
+    add("--window-seconds", "SECONDS", float, "window_seconds", "shortest stay in the version window")
+    return parser
