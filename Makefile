@@ -41,6 +41,6 @@ clean:
 # torch goes first: asked for by another package, pip may fetch a build of several GB over the one that fits.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[runtime,dev]'
+	$(BIN)/pip install --constraint constraints.txt torch
+	$(BIN)/pip install --constraint constraints.txt --editable '.[runtime,dev]'
 	touch $@
