@@ -1,0 +1,264 @@
+"""One endpoint: a bounded buffer and a thread that posts it. Never blocks and never raises into the caller.
+
+    caller --add----> SpanBuffer --take--> POST /v1/traces -- 2xx: delivered, partial success counted
+    caller --offer--> newest metrics ----> POST /v1/metrics   413: halved; a single span is dropped
+                           ^                     |            408, 429, 5xx, no answer: back, later again
+                           +------ give back ----+            any other answer: dropped and counted
+
+At least once: a batch leaves the buffer for good only when it was answered. A failed metrics post is not
+repeated: its sums are cumulative, so the next collection says it all.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from runtime.telemetry.config import TelemetryConfig
+from runtime.telemetry.encoding import encode_batch
+from runtime.telemetry.endpoint import METRICS, TRACES, Answer, Endpoint
+from runtime.telemetry.span_buffer import EncodedSpan, Kind, SpanBuffer
+
+log = logging.getLogger(__name__)
+
+FIRST_BACKOFF_SECONDS = 0.25
+LAST_BACKOFF_SECONDS = 30.0
+SECONDS_BETWEEN_LOG_LINES = 60.0
+NEVER = float("inf")
+
+# Not the global generator: a training run's seed stays its own.
+_jitter = random.SystemRandom()
+
+
+@dataclass(kw_only=True, slots=True)
+class Pace:
+    """When one signal may be posted next, in seconds of the monotonic clock: exponential back-off, jittered."""
+
+    not_before: float = 0.0
+    failures: int = 0
+
+    def delivered(self, now: float, pause_seconds: float) -> None:
+        self.failures = 0
+        self.not_before = now + pause_seconds
+
+    def failed(self, now: float, retry_after_seconds: float | None) -> None:
+        if retry_after_seconds is None:
+            backoff = min(FIRST_BACKOFF_SECONDS * 2.0 ** min(self.failures, 16), LAST_BACKOFF_SECONDS)
+            retry_after_seconds = backoff * _jitter.uniform(0.5, 1.0)
+        self.failures += 1
+        self.not_before = now + retry_after_seconds
+
+
+class Delivery:
+    """Ships encoded spans and metrics to one endpoint from a daemon thread."""
+
+    def __init__(
+        self,
+        url: str,
+        config: TelemetryConfig,
+        envelope: ExportTraceServiceRequest,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._endpoint = Endpoint(url, timeout_seconds=config.request_timeout_seconds)
+        self._config = config
+        self._envelope = envelope
+        self._monotonic = monotonic
+
+        self._changed = threading.Condition()  # guards all below
+        self._buffer = SpanBuffer(max_spans=config.buffer_spans, max_bytes=config.buffer_bytes)
+        self._metrics: bytes | None = None
+        self._spans_pace = Pace()
+        self._metrics_pace = Pace()
+        self._posting = False
+        self._flushing = False
+        self._closed = False
+        self._sent = 0
+        self._rejected = 0
+        self._cpu_seconds = 0.0
+
+        self._log_again_at = -NEVER  # of the thread alone
+        self._unlogged = 0
+        self._thread = threading.Thread(
+            target=self._run, name=f"telemetry {self._endpoint.name}", daemon=True
+        )
+        self._thread.start()
+
+    # The caller's side: short critical sections only, never held during a post.
+
+    def add(self, span: EncodedSpan) -> None:
+        with self._changed:
+            if self._closed:
+                self._buffer.drop((span,))
+                return
+            self._buffer.add(span)
+            if len(self._buffer) in (1, self._config.batch_spans):
+                self._changed.notify_all()
+
+    def offer_metrics(self, body: bytes) -> None:
+        """Post `body`, unless a newer one comes first."""
+        with self._changed:
+            self._metrics = body
+            self._changed.notify_all()
+
+    def start_flush(self) -> None:
+        """Try at once what waits, whatever the back-off; `wait_flushed` waits for the answers."""
+        with self._changed:
+            self._flushing = True
+            self._spans_pace = Pace()
+            self._metrics_pace = Pace()
+            self._changed.notify_all()
+
+    def wait_flushed(self, timeout_seconds: float) -> bool:
+        """Whether all was answered within the time."""
+        with self._changed:
+            done = self._changed.wait_for(self._is_idle, timeout_seconds)
+            self._flushing = False
+            return done
+
+    def close(self) -> None:
+        """Stop. What still waits is dropped and counted; a post that hangs is left to the daemon thread."""
+        with self._changed:
+            self._closed = True
+            unsent = self._buffer.drop_all()
+            self._changed.notify_all()
+        if unsent:
+            log.warning("telemetry to %s: stopped with %d spans unsent", self._endpoint.name, unsent)
+
+    def join(self, timeout_seconds: float) -> None:
+        self._thread.join(timeout_seconds)
+
+    @property
+    def sent(self) -> int:
+        return self._sent
+
+    @property
+    def rejected(self) -> int:
+        return self._rejected
+
+    @property
+    def cpu_seconds(self) -> float:
+        return self._cpu_seconds
+
+    @property
+    def buffered(self) -> int:
+        return len(self._buffer)
+
+    @property
+    def dropped(self) -> dict[Kind, int]:
+        with self._changed:
+            return self._buffer.dropped.copy()
+
+    # The thread's side.
+
+    def _run(self) -> None:
+        while self._wait_for_work():
+            if self._metrics is not None and self._metrics_pace.not_before <= self._monotonic():
+                self._send_metrics()
+            if self._spans_due() <= self._monotonic():
+                self._send_spans()
+            self._cpu_seconds = time.thread_time()
+        self._endpoint.close()
+
+    def _wait_for_work(self) -> bool:
+        """Block until something is due; False once closed."""
+        with self._changed:
+            while not self._closed:
+                metrics_due = NEVER if self._metrics is None else self._metrics_pace.not_before
+                delay = min(metrics_due, self._spans_due()) - self._monotonic()
+                if delay <= 0:
+                    return True
+                self._changed.wait(delay if delay < NEVER else None)
+            return False
+
+    def _spans_due(self) -> float:
+        """A full batch goes at once, a smaller one a flush interval after the last; back-off holds for both."""
+        if not self._buffer:
+            return NEVER
+        hurry = self._flushing or len(self._buffer) >= self._config.batch_spans
+        return -NEVER if hurry and not self._spans_pace.failures else self._spans_pace.not_before
+
+    def _is_idle(self) -> bool:
+        return not self._buffer and self._metrics is None and not self._posting
+
+    def _send_metrics(self) -> None:
+        with self._changed:
+            body, self._metrics = self._metrics, None
+            self._posting = True
+        if body is None:
+            return
+        answer = self._post(METRICS, body)
+        with self._changed:
+            self._posting = False
+            if answer.later:
+                self._metrics_pace.failed(self._monotonic(), answer.retry_after_seconds)
+                if self._flushing and self._metrics is None:  # there may be no next collection
+                    self._metrics = body
+            else:
+                self._metrics_pace.delivered(self._monotonic(), pause_seconds=0.0)
+            self._changed.notify_all()
+
+    def _send_spans(self) -> None:
+        with self._changed:
+            unsent = [
+                self._buffer.take(max_spans=self._config.batch_spans, max_bytes=self._config.batch_bytes)
+            ]
+            self._posting = True
+        answer = Answer(status=200)
+        while unsent and not answer.later:
+            batch = unsent.pop()
+            answer = self._post(TRACES, encode_batch(self._envelope, [span.data for span in batch]))
+            if answer.later:
+                unsent.append(batch)
+            elif answer.too_large and len(batch) > 1:
+                unsent += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
+            else:
+                self._settle(batch, answer)
+        with self._changed:
+            self._posting = False
+            for batch in unsent:  # the last piece is the oldest: it ends at the front
+                self._buffer.give_back(batch)
+            if self._closed:
+                self._buffer.drop_all()
+            if answer.later:
+                self._spans_pace.failed(self._monotonic(), answer.retry_after_seconds)
+            else:
+                self._spans_pace.delivered(self._monotonic(), self._config.flush_interval_seconds)
+            self._changed.notify_all()
+
+    def _settle(self, batch: list[EncodedSpan], answer: Answer) -> None:
+        with self._changed:
+            if answer.delivered:
+                self._sent += len(batch) - answer.rejected
+            else:
+                self._buffer.drop(batch)
+
+    def _post(self, path: str, body: bytes) -> Answer:
+        answer = self._endpoint.post(path, body)
+        if not answer.delivered:
+            self._complain(f"{path} failed, {answer.reason}")
+        elif answer.rejected:
+            with self._changed:
+                self._rejected += answer.rejected
+            self._complain(f"{path} refused {answer.rejected} records: {answer.reason}")
+        return answer
+
+    def _complain(self, what: str) -> None:
+        """At most one line per minute and endpoint, or an outage would fill the disk."""
+        now = self._monotonic()
+        if now < self._log_again_at:
+            self._unlogged += 1
+            return
+        log.warning(
+            "telemetry to %s: %s; %d spans waiting, dropped so far %s, %d messages like this left out",
+            self._endpoint.name,
+            what,
+            self.buffered,
+            self.dropped,
+            self._unlogged,
+        )
+        self._log_again_at = now + SECONDS_BETWEEN_LOG_LINES
+        self._unlogged = 0

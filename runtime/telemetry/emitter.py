@@ -1,0 +1,280 @@
+"""The runtime's way to say something: control spans, sampled detail spans, gauges and sums.
+
+    trainer, rollouter, queue, controller
+        control() ----> seq, encode --+--> Delivery to endpoint 1
+        detail() --10%-> encode ------+--> Delivery to endpoint 2      each its own buffer and thread
+        observe_*() --every second----+
+
+No `OTEL_*` variable can weaken it: sampler, limits, ids, resource, intervals and endpoints are all set here, in
+code. The ambient span is never a parent; a train step links to the rollouts it consumed.
+"""
+
+import atexit
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased, Sampler, TraceIdRatioBased
+from opentelemetry.trace import Link, Tracer
+from opentelemetry.util.types import AttributeValue
+
+from runtime.telemetry import schema
+from runtime.telemetry.clock import Clock
+from runtime.telemetry.config import Identity, TelemetryConfig
+from runtime.telemetry.delivery import Delivery
+from runtime.telemetry.encoding import SCOPE, encode_span, resource_envelope
+from runtime.telemetry.instruments import Instruments, Points
+from runtime.telemetry.partial import Partial
+from runtime.telemetry.span_buffer import KINDS, EncodedSpan, Kind
+from runtime.telemetry.traceparent import format_traceparent, parent_context, parse_traceparent
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TelemetryStats:
+    """What became of the spans so far, summed over the endpoints, and what it cost."""
+
+    sent: int
+    """Acknowledged by an endpoint."""
+    rejected: int
+    """Spans and data points that an endpoint answered but refused."""
+    buffered: int
+    """Not yet answered."""
+    dropped: Mapping[Kind, int]
+    """Given up: a full buffer, a final refusal, or still unsent at shutdown."""
+    cpu_seconds: float
+    """CPU time of emitting, collecting and delivering."""
+
+
+class Telemetry:
+    """One source: one process life with its own id, `seq` and clock. Safe to call from any thread.
+
+    Nothing here waits for an endpoint but `flush` and `shutdown`, and those for their timeout at most. A normal
+    exit of the interpreter flushes by itself; a signal handler must call `shutdown` or exit normally. In a forked
+    child a Telemetry is inert: a new process is a new source.
+    """
+
+    def __init__(self, config: TelemetryConfig, identity: Identity) -> None:
+        self.clock = Clock()
+        self.source_id = os.urandom(16).hex()
+        self._pid = os.getpid()
+        resource = Resource(identity.resource_attributes(self.source_id))
+        envelope = resource_envelope(resource)
+        self._deliveries = [Delivery(url, config, envelope) for url in config.endpoints]
+        self._control = _own_tracer(ALWAYS_ON, lambda span: self._intake("control", span))
+        self._detail = _own_tracer(
+            ParentBased(root=TraceIdRatioBased(config.detail_sampling)),
+            lambda span: self._intake("detail", span),
+        )
+        self._lock = threading.Lock()
+        self._seq = 0
+        self._cpu_seconds = 0.0
+        self._closed = False
+        self._instruments = Instruments(
+            resource, self.clock, self._offer_metrics, interval_seconds=config.metrics_interval_seconds
+        )
+        self.observe_sum(schema.SUM_TELEMETRY_DROPPED, self._dropped_points)
+        self._at_exit = lambda: self.shutdown(config.exit_timeout_seconds)
+        atexit.register(self._at_exit)
+
+    def control(
+        self,
+        name: str,
+        *,
+        param_version: int,
+        start_ns: int,
+        end_ns: int,
+        attributes: Mapping[str, AttributeValue],
+        values: Mapping[str, float | Partial] | None = None,
+        links: Sequence[str] = (),
+    ) -> None:
+        """Record one control span, never sampled, with the next `seq` of this source.
+
+        `values` by metric name. `links` are traceparents of detail spans; those empty or not sampled are left out
+        and counted in `asyncrl.links.dropped`.
+        """
+        if self._is_inert():
+            return
+        began = time.thread_time()
+        linked = [
+            context for link in links if (context := parse_traceparent(link)) and context.trace_flags.sampled
+        ]
+        span = self._control.start_span(
+            name,
+            context=Context(),  # an empty one: never a child of the ambient span
+            attributes={**attributes, **_value_attributes(values or {})},
+            links=[Link(context) for context in linked],
+            start_time=start_ns,
+        )
+        if len(linked) < len(links):
+            span.set_attribute(schema.LINKS_DROPPED, len(links) - len(linked))
+        with self._lock:
+            self._seq += 1
+            span.set_attribute(schema.SEQ, self._seq)
+            span.set_attribute(schema.PARAM_VERSION, param_version)
+            span.end(end_ns)
+            self._cpu_seconds += time.thread_time() - began
+
+    def detail(
+        self,
+        name: str,
+        *,
+        start_ns: int,
+        end_ns: int,
+        attributes: Mapping[str, AttributeValue],
+        parent: str | None = None,
+    ) -> str:
+        """Record one detail span if its trace is sampled; its traceparent, or "" if it is not.
+
+        `parent=None` starts a trace and decides for it. A traceparent makes a child, and "" a child of a span that
+        was not sampled, which is not sampled either: pass on what `detail` returned. Times are explicit, so a
+        parent may be recorded before its children or after the work of both is done.
+        """
+        if parent == "" or self._is_inert():
+            return ""
+        began = time.thread_time()
+        span = self._detail.start_span(
+            name, context=parent_context(parent), attributes=attributes, start_time=start_ns
+        )
+        span.end(end_ns)
+        context = span.get_span_context()
+        with self._lock:
+            self._cpu_seconds += time.thread_time() - began
+        return format_traceparent(context) if context.trace_flags.sampled else ""
+
+    def observe_gauge(self, name: str, callback: Callable[[], Points]) -> None:
+        """Publish what `callback` returns as a live gauge. It runs on the metrics thread, once per collection."""
+        self._instruments.observe(lambda: {name: callback()}, gauges=(name,))
+
+    def observe_sum(self, name: str, callback: Callable[[], Points]) -> None:
+        """Publish a sum that has counted from 0 since this process began and never shrinks."""
+        self._instruments.observe(lambda: {name: callback()}, sums=(name,))
+
+    def observe_account(
+        self, read: Callable[[], Mapping[str, Points]], *, gauges: Sequence[str], sums: Sequence[str]
+    ) -> None:
+        """Publish several instruments from one `read` per collection, so that they balance in every request."""
+        self._instruments.observe(read, gauges=gauges, sums=sums)
+
+    def stats(self) -> TelemetryStats:
+        deliveries = self._deliveries
+        cpu_seconds = self._cpu_seconds + self._instruments.cpu_seconds
+        return TelemetryStats(
+            sent=sum(delivery.sent for delivery in deliveries),
+            rejected=sum(delivery.rejected for delivery in deliveries),
+            buffered=sum(delivery.buffered for delivery in deliveries),
+            dropped=self._dropped(),
+            cpu_seconds=cpu_seconds + sum(delivery.cpu_seconds for delivery in deliveries),
+        )
+
+    def flush(self, timeout_seconds: float) -> bool:
+        """Collect once more and send all that waits; whether every endpoint answered within the time."""
+        if self._is_inert() or not self._deliveries:
+            return True
+        deadline = time.monotonic() + timeout_seconds
+        collected = self._instruments.collect(timeout_seconds)
+        for delivery in self._deliveries:
+            delivery.start_flush()
+        # All of them are at work now: a hanging one uses up its own time only.
+        flushed = [
+            delivery.wait_flushed(max(deadline - time.monotonic(), 0.0)) for delivery in self._deliveries
+        ]
+        return collected and all(flushed)
+
+    def shutdown(self, timeout_seconds: float) -> None:
+        """Flush, then stop for good; what is unsent by then is counted as dropped. Safe to call twice."""
+        with self._lock:
+            if self._closed or self._is_inert():
+                return
+            self._closed = True
+        atexit.unregister(self._at_exit)
+        deadline = time.monotonic() + timeout_seconds
+        self.flush(timeout_seconds)
+        self._instruments.close()
+        for delivery in self._deliveries:
+            delivery.close()
+        for delivery in self._deliveries:
+            delivery.join(max(deadline - time.monotonic(), 0.0))
+
+    def _intake(self, kind: Kind, span: ReadableSpan) -> None:
+        if self._deliveries:
+            encoded = EncodedSpan(kind, encode_span(span))
+            for delivery in self._deliveries:
+                delivery.add(encoded)
+
+    def _offer_metrics(self, body: bytes) -> None:
+        for delivery in self._deliveries:
+            delivery.offer_metrics(body)
+
+    def _dropped(self) -> dict[Kind, int]:
+        per_endpoint = [delivery.dropped for delivery in self._deliveries]
+        return {kind: sum(dropped[kind] for dropped in per_endpoint) for kind in KINDS}
+
+    def _dropped_points(self) -> Points:
+        return [(count, {schema.DROPPED_KIND: kind}) for kind, count in self._dropped().items()]
+
+    def _is_inert(self) -> bool:
+        return os.getpid() != self._pid  # no thread of ours lives on in a forked child
+
+
+class _UrandomIds(IdGenerator):
+    """The SDK's generator draws from `random`, which training seeds: two runs would share their ids."""
+
+    def generate_span_id(self) -> int:
+        return int.from_bytes(os.urandom(8), "big") or self.generate_span_id()
+
+    def generate_trace_id(self) -> int:
+        return int.from_bytes(os.urandom(16), "big") or self.generate_trace_id()
+
+
+class _OnEnd(SpanProcessor):
+    def __init__(self, on_end: Callable[[ReadableSpan], None]) -> None:
+        self._on_end = on_end
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self._on_end(span)
+
+
+def _own_tracer(sampler: Sampler, on_end: Callable[[ReadableSpan], None]) -> Tracer:
+    """A tracer of a provider that is not the global one and that the environment cannot change."""
+    provider = TracerProvider(
+        sampler=sampler,
+        resource=Resource.get_empty(),  # the envelope of each request carries the real one
+        shutdown_on_exit=False,
+        id_generator=_UrandomIds(),
+        span_limits=SpanLimits(
+            max_attributes=SpanLimits.UNSET,
+            max_events=SpanLimits.UNSET,
+            max_links=SpanLimits.UNSET,
+            max_span_attributes=SpanLimits.UNSET,
+            max_event_attributes=SpanLimits.UNSET,
+            max_link_attributes=SpanLimits.UNSET,
+            max_attribute_length=SpanLimits.UNSET,
+            max_span_attribute_length=SpanLimits.UNSET,
+        ),
+    )
+    provider.add_span_processor(_OnEnd(on_end))
+    # The constructor obeys OTEL_SDK_DISABLED, which has no argument to overrule it.
+    provider._disabled = False
+    return provider.get_tracer(SCOPE)
+
+
+def _value_attributes(values: Mapping[str, float | Partial]) -> dict[str, AttributeValue]:
+    attributes: dict[str, AttributeValue] = {}
+    for name, value in values.items():
+        if not isinstance(value, Partial):
+            attributes[schema.METRIC_PREFIX + name] = float(value)
+            continue
+        attributes[schema.METRIC_PREFIX + name] = [
+            float(part) for part in (value.count, value.sum, value.min, value.max, value.m2)
+        ]
+        if value.buckets is not None:
+            attributes[schema.BUCKETS_PREFIX + name] = value.buckets
+        if value.nonfinite:
+            attributes[schema.NONFINITE_PREFIX + name] = value.nonfinite
+    return attributes

@@ -1,0 +1,55 @@
+"""From the SDK's spans and metrics to the bytes of OTLP requests."""
+
+from collections.abc import Sequence
+
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.metrics.export import MetricsData, ResourceMetrics
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+
+SCOPE = "asyncrl"
+
+
+def encode_span(span: ReadableSpan) -> bytes:
+    """One span alone, without its resource: encoded when it ends, once for all endpoints."""
+    request = encode_spans([span])
+    return request.resource_spans[0].scope_spans[0].spans[0].SerializeToString()
+
+
+def resource_envelope(resource: Resource) -> ExportTraceServiceRequest:
+    """A request of `resource` and no spans yet."""
+    # The encoder of a resource is private; the one of metrics encodes it on the way.
+    data = MetricsData([ResourceMetrics(resource=resource, scope_metrics=[], schema_url="")])
+    envelope = ExportTraceServiceRequest()
+    resource_spans = envelope.resource_spans.add()
+    resource_spans.resource.CopyFrom(encode_metrics(data).resource_metrics[0].resource)
+    resource_spans.scope_spans.add().scope.name = SCOPE
+    return envelope
+
+
+def encode_batch(envelope: ExportTraceServiceRequest, spans: Sequence[bytes]) -> bytes:
+    """The request that carries `spans`; the envelope stays as it is."""
+    request = ExportTraceServiceRequest()
+    request.CopyFrom(envelope)
+    scope_spans = request.resource_spans[0].scope_spans[0]
+    for data in spans:
+        scope_spans.spans.add().MergeFromString(data)
+    return request.SerializeToString()
+
+
+def encode_points(data: MetricsData, *, start_ns: int, now_ns: int) -> bytes:
+    """A metrics request whose points all carry these two times.
+
+    The SDK stamps with the wall clock, and starts a sum at its first collection; ours starts with the process.
+    """
+    request = encode_metrics(data)
+    for resource_metrics in request.resource_metrics:
+        for scope_metrics in resource_metrics.scope_metrics:
+            for metric in scope_metrics.metrics:
+                for gauge in metric.gauge.data_points:
+                    gauge.time_unix_nano = now_ns
+                for point in metric.sum.data_points:
+                    point.time_unix_nano, point.start_time_unix_nano = now_ns, start_ns
+    return request.SerializeToString()

@@ -1,0 +1,102 @@
+"""One POST to an OTLP/HTTP endpoint, and what its answer means."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
+
+import requests
+import urllib3
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+TRACES = "/v1/traces"
+METRICS = "/v1/metrics"
+LONGEST_RETRY_AFTER_SECONDS = 300.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What came of one post. Status 0: no answer at all."""
+
+    status: int
+    reason: str = ""
+    rejected: int = 0
+    """Records that a 200 refused (`partial_success`), never to be sent again."""
+    retry_after_seconds: float | None = None
+
+    @property
+    def delivered(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def too_large(self) -> bool:
+        return self.status == 413
+
+    @property
+    def later(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.status in (0, 408, 429) or self.status >= 500
+
+
+class Endpoint:
+    def __init__(self, url: str, *, timeout_seconds: float) -> None:
+        self._url = url.rstrip("/")
+        self._timeout_seconds = timeout_seconds
+        self._session = requests.Session()
+        # The environment's proxies and .netrc are not for telemetry, and cost a file read per request.
+        self._session.trust_env = False
+        self._session.headers["Content-Type"] = "application/x-protobuf"
+        parts = urlsplit(url)
+        self.name = f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
+        """Host and port: for people, without the credentials that the URL may carry."""
+
+    def post(self, path: str, body: bytes) -> Answer:
+        """Blocks for connect and read timeout at most per read. Never raises for what the other side did."""
+        try:
+            response = self._session.post(
+                self._url + path, data=body, timeout=self._timeout_seconds, allow_redirects=False
+            )
+        # requests lets some errors of urllib3 and of the socket through.
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            return Answer(status=0, reason=type(error).__name__)
+        if 200 <= response.status_code < 300:
+            rejected, reason = _partial_success(path, response.content)
+            return Answer(status=response.status_code, rejected=rejected, reason=reason)
+        return Answer(
+            status=response.status_code,
+            reason=f"HTTP {response.status_code}: {response.text[:200]!r}",
+            retry_after_seconds=_seconds(response.headers.get("Retry-After")),
+        )
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def _partial_success(path: str, content: bytes) -> tuple[int, str]:
+    try:
+        if path == TRACES:
+            traces = ExportTraceServiceResponse.FromString(content).partial_success
+            return traces.rejected_spans, traces.error_message
+        metrics = ExportMetricsServiceResponse.FromString(content).partial_success
+        return metrics.rejected_data_points, metrics.error_message
+    except DecodeError:  # a receiver that answers 200 with something else took it all
+        return 0, ""
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """The header's seconds or date as a bounded delay."""
+    if not retry_after:
+        return None
+    try:
+        seconds = float(retry_after)
+    except ValueError:
+        try:
+            date = parsedate_to_datetime(retry_after)
+        except ValueError:
+            return None
+        if date.tzinfo is None:
+            date = date.replace(tzinfo=UTC)
+        seconds = (date - datetime.now(UTC)).total_seconds()
+    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER_SECONDS)
