@@ -1,0 +1,1 @@
+"""Side-by-side measurements, each runnable by one command."""
