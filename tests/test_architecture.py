@@ -26,6 +26,7 @@ BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager
 LONGEST_FILE_LINES = 400
 LONGEST_FUNCTION_LINES = 60
 LONG_FUNCTION_LINES = 40
+FEW_LINES = 6
 
 # Family names stand in the catalogue; the exporter's own health is instrumented directly.
 NAMES_FAMILIES = {ROOT / "exporter/catalog.py", ROOT / "exporter/self_metrics.py"}
@@ -77,11 +78,11 @@ def definitions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctio
     return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
-def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines from `def` to the end, its docstring left out."""
-    lines = (function.end_lineno or function.lineno) - function.lineno + 1
-    first = function.body[0]
-    if ast.get_docstring(function) is not None:
+def code_lines(definition: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
+    """Lines from `def` or `class` to the end, its docstring left out."""
+    lines = (definition.end_lineno or definition.lineno) - definition.lineno + 1
+    first = definition.body[0]
+    if ast.get_docstring(definition) is not None:
         lines -= (first.end_lineno or first.lineno) - first.lineno + 1
     return lines
 
@@ -153,22 +154,22 @@ def test_functions_fit_a_screen() -> None:
     assert len(long) <= len(lengths) / 10, long
 
 
-def test_every_module_and_public_name_has_a_docstring() -> None:
-    missing = []
+def test_every_module_and_public_name_says_what_it_is() -> None:
+    """A name of a few lines may say it by itself."""
+    silent = []
     for path in PRODUCT:
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        public = [
-            node
+        if ast.get_docstring(tree) is None:
+            silent.append(str(path.relative_to(ROOT)))
+        silent += [
+            f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
             for node in tree.body
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
             and not node.name.startswith("_")
+            and ast.get_docstring(node) is None
+            and code_lines(node) > FEW_LINES
         ]
-        missing += [
-            f"{path.relative_to(ROOT)} {getattr(node, 'name', '')}"
-            for node in [tree, *public]
-            if ast.get_docstring(node) is None
-        ]
-    assert missing == []
+    assert silent == []
 
 
 def test_family_names_stand_in_the_catalogue_alone() -> None:
@@ -183,7 +184,7 @@ def test_family_names_stand_in_the_catalogue_alone() -> None:
 
 
 def test_no_check_is_switched_off_in_place() -> None:
-    switched_off = re.compile(r"#\s*(" + "noqa" + r"|type:\s*ignore|pragma:\s*no cover|TODO|FIXME)")
+    switched_off = re.compile(r"#\s*(noqa|type:\s*ignore|pragma:\s*no cover|TODO|FIXME)\b")
     found = [
         f"{path.relative_to(ROOT)}:{number}"
         for path in SOURCES

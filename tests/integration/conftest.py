@@ -1,0 +1,5 @@
+"""The fixtures of whole runs: those of the exporter's tests."""
+
+from tests.exporter.conftest import start_exporter
+
+__all__ = ["start_exporter"]
