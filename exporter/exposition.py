@@ -100,4 +100,6 @@ class Exposition(Generic[Snapshot]):
                 self._self_metrics.render_errors += 1
                 if name not in self._reported:
                     self._reported.add(name)
-                    _LOG.error("%s is left out of the page: %r", name, error)
+                    # prometheus_client appends the whole family to the arguments
+                    reason = f"{type(error).__name__}: {error.args[0] if error.args else ''}"
+                    _LOG.error("%s is left out of the page: %s", name, reason)

@@ -12,7 +12,7 @@ import socket
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, cast
+from typing import Any, Self, cast
 
 from hypercorn.asyncio import serve
 from hypercorn.config import Config as HypercornConfig
@@ -96,8 +96,10 @@ def _url(listener: socket.socket) -> str:
 async def serve_until_signalled(config: ExporterConfig, ingest: Ingest, listeners: Listeners) -> None:
     """Serves until SIGTERM or SIGINT; then stops accepting and finishes what is in flight."""
     stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_report)
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, stop.set)
     scrapes = ScrapeLog()
     self_metrics = SelfMetrics(scrapes)
     receiver = Receiver(config, ingest, self_metrics)
@@ -125,3 +127,9 @@ async def _serve(app: Starlette, listener: socket.socket, stop: asyncio.Event) -
     settings.graceful_timeout = _STOP_SECONDS
     with suppress(asyncio.CancelledError):  # how hypercorn reports that a connection outlasted the grace
         await serve(cast(Framework, app), settings, shutdown_trigger=stop.wait)
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    # Python 3.11 reports a connection cancelled at the end of the grace as an error in its callback.
+    if not isinstance(context.get("exception"), asyncio.CancelledError):
+        loop.default_exception_handler(context)

@@ -1,0 +1,81 @@
+"""A started exporter: the real process, on free ports, with a data folder of its own."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.wire import WATCHDOG_SECONDS
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class StartedExporter:
+    """A running exporter. `metrics` and `otlp` are its base URLs."""
+
+    process: subprocess.Popen[str]
+    data_dir: Path
+    metrics: str
+    otlp: str
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Its exit code and what it wrote to stderr."""
+        self.process.send_signal(number)
+        _, said = self.process.communicate(timeout=WATCHDOG_SECONDS)
+        return self.process.returncode, said
+
+
+StartExporter = Callable[..., StartedExporter]
+
+
+@pytest.fixture
+def start_exporter(tmp_path: Path) -> Iterator[StartExporter]:
+    """start_exporter(*flags, data_dir=...) -> StartedExporter that is ready. None outlives the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*flags: str, data_dir: Path | None = None) -> StartedExporter:
+        data = data_dir or tmp_path / f"data{len(started)}"
+        endpoints = tmp_path / f"endpoints{len(started)}.json"
+        command = [sys.executable, "-P", "-m", "exporter", "--listen", "127.0.0.1:0", "--otlp", "127.0.0.1:0"]
+        places = ["--data-dir", str(data), "--endpoints-file", str(endpoints)]
+        process = subprocess.Popen(
+            [*command, *places, *flags],
+            env={"PYTHONPATH": str(ROOT), "PYTHONDEVMODE": "1"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        urls = _await_ready(process, endpoints)
+        return StartedExporter(process=process, data_dir=data, metrics=urls["metrics"], otlp=urls["otlp"])
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def _await_ready(process: subprocess.Popen[str], endpoints: Path) -> dict[str, str]:
+    deadline = time.monotonic() + WATCHDOG_SECONDS
+    while time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()[1]
+        if endpoints.exists():
+            urls: dict[str, str] = json.loads(endpoints.read_text(encoding="utf-8"))
+            if requests.get(f"{urls['metrics']}/readyz", timeout=WATCHDOG_SECONDS).ok:
+                return urls
+        time.sleep(0.02)
+    raise AssertionError("the exporter did not become ready")
+
+
+@pytest.fixture
+def exporter(start_exporter: StartExporter) -> StartedExporter:
+    """One exporter with a short grace."""
+    return start_exporter("--grace", "1")
