@@ -41,6 +41,8 @@ class Answer:
 
 
 class Endpoint:
+    """A base URL and the connection kept open to it. For one thread."""
+
     def __init__(self, url: str, *, timeout_seconds: float) -> None:
         self._url = url.rstrip("/")
         self._timeout_seconds = timeout_seconds
