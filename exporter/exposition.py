@@ -100,6 +100,5 @@ class Exposition(Generic[Snapshot]):
                 self._self_metrics.render_errors += 1
                 if name not in self._reported:
                     self._reported.add(name)
-                    # prometheus_client appends the whole family to the arguments
-                    reason = f"{type(error).__name__}: {error.args[0] if error.args else ''}"
-                    _LOG.error("%s is left out of the page: %s", name, reason)
+                    # cut short: prometheus_client appends the whole family to the error's arguments
+                    _LOG.error("%s is left out of the page: %.200r", name, error)

@@ -246,8 +246,8 @@ def _value(value: AnyValue) -> AttributeValue | None:
     if field == "bool_value":
         return value.bool_value
     if field == "array_value":
-        items = (_value(item) for item in value.array_value.values)
-        return tuple(item for item in items if item is not None)
+        items = [_value(item) for item in value.array_value.values]
+        return tuple([item for item in items if item is not None])
     return None
 
 
