@@ -73,7 +73,9 @@ class Delivery:
         self._metrics: bytes | None = None
         self._spans_pace = Pace()
         self._metrics_pace = Pace()
-        self._posting = False
+        self._unsettled: list[list[EncodedSpan]] = []
+        """The batch being posted, as one piece or halved; the next piece, and the oldest, is the last."""
+        self._posting_metrics = False
         self._flushing = False
         self._closed = False
         self._sent = 0
@@ -120,9 +122,10 @@ class Delivery:
             return done
 
     def close(self) -> None:
-        """Stop. What still waits is dropped and counted; a post that hangs is left to the daemon thread."""
+        """Stop. What has no answer is dropped and counted; a post that hangs is left to the daemon thread."""
         with self._changed:
             self._closed = True
+            self._put_back()
             unsent = self._buffer.drop_all()
             self._changed.notify_all()
         if unsent:
@@ -145,7 +148,8 @@ class Delivery:
 
     @property
     def buffered(self) -> int:
-        return len(self._buffer)
+        with self._changed:
+            return len(self._buffer) + sum(len(batch) for batch in self._unsettled)
 
     @property
     def dropped(self) -> dict[Kind, int]:
@@ -182,17 +186,17 @@ class Delivery:
         return -NEVER if hurry and not self._spans_pace.failures else self._spans_pace.not_before
 
     def _is_idle(self) -> bool:
-        return not self._buffer and self._metrics is None and not self._posting
+        return not (self._buffer or self._unsettled or self._metrics is not None or self._posting_metrics)
 
     def _send_metrics(self) -> None:
         with self._changed:
             body, self._metrics = self._metrics, None
-            self._posting = True
+            self._posting_metrics = body is not None
         if body is None:
             return
         answer = self._post(METRICS, body)
         with self._changed:
-            self._posting = False
+            self._posting_metrics = False
             if answer.later:
                 self._metrics_pace.failed(self._monotonic(), answer.retry_after_seconds)
                 if self._flushing and self._metrics is None:  # there may be no next collection
@@ -203,38 +207,37 @@ class Delivery:
 
     def _send_spans(self) -> None:
         with self._changed:
-            unsent = [
-                self._buffer.take(max_spans=self._config.batch_spans, max_bytes=self._config.batch_bytes)
-            ]
-            self._posting = True
-        answer = Answer(status=200)
-        while unsent and not answer.later:
-            batch = unsent.pop()
+            batch = self._buffer.take(max_spans=self._config.batch_spans, max_bytes=self._config.batch_bytes)
+            self._unsettled = [batch] if batch else []
+        while batch:
             answer = self._post(TRACES, encode_batch(self._envelope, [span.data for span in batch]))
-            if answer.later:
-                unsent.append(batch)
-            elif answer.too_large and len(batch) > 1:
-                unsent += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
-            else:
-                self._settle(batch, answer)
-        with self._changed:
-            self._posting = False
-            for batch in unsent:  # the last piece is the oldest: it ends at the front
-                self._buffer.give_back(batch)
-            if self._closed:
-                self._buffer.drop_all()
-            if answer.later:
-                self._spans_pace.failed(self._monotonic(), answer.retry_after_seconds)
-            else:
-                self._spans_pace.delivered(self._monotonic(), self._config.flush_interval_seconds)
-            self._changed.notify_all()
+            with self._changed:
+                batch = self._settle(answer)
+                self._changed.notify_all()
 
-    def _settle(self, batch: list[EncodedSpan], answer: Answer) -> None:
-        with self._changed:
-            if answer.delivered:
-                self._sent += len(batch) - answer.rejected
-            else:
-                self._buffer.drop(batch)
+    def _settle(self, answer: Answer) -> list[EncodedSpan]:
+        """Book the answer to the last piece; the piece to post next, if any."""
+        if not self._unsettled:  # closed meanwhile, which has counted the piece
+            return []
+        if answer.later:
+            self._put_back()
+            self._spans_pace.failed(self._monotonic(), answer.retry_after_seconds)
+            return []
+        batch = self._unsettled.pop()
+        if answer.too_large and len(batch) > 1:
+            half = len(batch) // 2
+            self._unsettled += [batch[half:], batch[:half]]
+        elif answer.delivered:
+            self._sent += len(batch) - answer.rejected
+        else:
+            self._buffer.drop(batch)
+        self._spans_pace.delivered(self._monotonic(), self._config.flush_interval_seconds)
+        return self._unsettled[-1] if self._unsettled else []
+
+    def _put_back(self) -> None:
+        for batch in self._unsettled:  # the oldest comes last, and so ends at the front
+            self._buffer.give_back(batch)
+        self._unsettled = []
 
     def _post(self, path: str, body: bytes) -> Answer:
         answer = self._endpoint.post(path, body)
