@@ -355,6 +355,16 @@ TRAINER_WAIT: Final = _gauge("trainer_wait_ratio", "Share of the version in whic
 TRAINER_ACTIVE: Final = _gauge("trainer_active_seconds", "Time of the version spent assembling and training", low=0, board="trainer")
 TRAINER_VERSION: Final = _gauge("trainer_version_seconds", "Length of the version at the trainer", low=0, board="trainer")
 
+ROLLOUTERS_IDLE_MIN: Final = _gauge("rollouters_idle_min_ratio", "Smallest idle ratio of a rollouter", low=0, high=1)
+ROLLOUTERS_IDLE_MAX: Final = _gauge("rollouters_idle_max_ratio", "Largest idle ratio of a rollouter", low=0, high=1)
+ROLLOUTERS_UTILIZATION_MIN: Final = _gauge("rollouters_utilization_min_ratio", "Smallest utilization of a rollouter", low=0, high=1)
+ROLLOUTERS_UTILIZATION_MAX: Final = _gauge("rollouters_utilization_max_ratio", "Largest utilization of a rollouter", low=0, high=1)
+
+SOURCE_LAST_SEEN: Final = _gauge("exporter_source_last_seen_timestamp_seconds", "When a source was last heard", "role", "rollouter", board="exporter")
+SOURCE_CLOCK_OFFSET: Final = _gauge("exporter_source_clock_offset_seconds", "The exporter's wall clock minus the time of a source's newest record, transport included", "role", "rollouter", board="exporter")
+JOURNAL_BYTES: Final = Family(name=PREFIX + "exporter_journal_bytes", kind="gauge", help="Size of the journal on disk", labels=(), board="exporter")
+UNATTRIBUTED_RECORDS: Final = Family(name=PREFIX + "exporter_unattributed_records_total", kind="counter", help="Refused records that name no run", labels=("reason",), board="exporter")
+
 VERSION_TRAIN_STEPS: Final = "train_steps"
 VERSION_SAMPLES: Final = "samples"
 VERSION_COMPLETE: Final = "complete"
@@ -432,17 +442,11 @@ def _derived(metric: Metric) -> tuple[Family, ...]:
 METRIC_FAMILIES: Final[dict[str, tuple[Family, ...]]] = {metric.name: _derived(metric) for metric in METRICS}
 
 WINDOWED_LEDGER_GAUGES: Final = (
-    ROLLOUTER_IDLE,
-    ROLLOUTER_UTILIZATION,
-    ROLLOUTER_ACTIVE,
-    ROLLOUTER_VERSION,
-    ROLLOUTERS_IDLE,
-    ROLLOUTERS_UTILIZATION,
-    TRAINER_IDLE,
-    TRAINER_WAIT,
-    TRAINER_ACTIVE,
-    TRAINER_VERSION,
-)
+    ROLLOUTER_IDLE, ROLLOUTER_UTILIZATION, ROLLOUTER_ACTIVE, ROLLOUTER_VERSION,
+    ROLLOUTERS_IDLE, ROLLOUTERS_IDLE_MIN, ROLLOUTERS_IDLE_MAX,
+    ROLLOUTERS_UTILIZATION, ROLLOUTERS_UTILIZATION_MIN, ROLLOUTERS_UTILIZATION_MAX,
+    TRAINER_IDLE, TRAINER_WAIT, TRAINER_ACTIVE, TRAINER_VERSION,
+)  # fmt: skip
 
 
 def version_family(family: Family) -> Family:
@@ -504,3 +508,18 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *WINDOW_FAMILIES,
 )
 FAMILY_BY_NAME: Final[dict[str, Family]] = {family.name: family for family in FAMILIES}
+
+VERSIONED: Final[dict[str, Family]] = {
+    family.name: version_family(family)
+    for family in (
+        *WINDOWED_LEDGER_GAUGES,
+        *(family for metric in METRICS if metric.windowed for family in METRIC_FAMILIES[metric.name]),
+    )
+    if family.kind == "gauge"
+}
+"""The version-window family of each latest gauge that has one."""
+
+
+def unknown_family(name: str, help_text: str, *labels: str) -> Family:
+    """A gauge whose name a sender chose."""
+    return Family(name=name, kind="gauge", help=help_text, labels=("run", *labels))

@@ -47,7 +47,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     state_ns: dict[str, int] = {}
     capacity_ns: int | None = None
     busy_capacity_ns: int = 0
-    bytes: int | None = None
+    size_bytes: int | None = None
     status: str = ""
     values: dict[str, Value] = {}
     user_values: dict[str, Scalar] = {}
@@ -151,7 +151,7 @@ def _sync_fields(attributes: Attributes, _role: str) -> dict[str, Any]:
         "rollouters": None if raw is None else tuple(label(str(slot)) for slot in raw),
         "state_ns": attributes.durations(schema.STATE_SECONDS_PREFIX, _STATES[schema.TRAINER]),
         "phase_ns": attributes.durations(schema.PHASE_SECONDS_PREFIX, frozenset(schema.SYNC_PHASES)),
-        "bytes": attributes.count(schema.SYNC_BYTES),
+        "size_bytes": attributes.count(schema.SYNC_BYTES),
     }
 
 
@@ -178,7 +178,7 @@ def _rollouter_fields(attributes: Attributes, _role: str) -> dict[str, Any]:
 
 
 def _annex_fields(attributes: Attributes, _role: str) -> dict[str, Any]:
-    return {"bytes": attributes.count(schema.CHECKPOINT_BYTES)}
+    return {"size_bytes": attributes.count(schema.CHECKPOINT_BYTES)}
 
 
 def _end_fields(attributes: Attributes, role: str) -> dict[str, Any]:

@@ -73,3 +73,11 @@ class PageUnavailable(RequestError):
     """No family of the runs could be read: better no page than a blank one."""
 
     status = 500
+
+
+class Late(Exception):
+    """A record of something that is closed. `reason` is one of `catalog.LATE_REASONS`."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"late ({reason}): {detail}")
+        self.reason = reason

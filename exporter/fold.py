@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from exporter import catalog
 from exporter.control import Record
-from exporter.state import Annex, Clocked, OpenWindow, Scope, SealedWindow
+from exporter.state import Annex, Attempt, Clocked, OpenWindow, Scope, SealedWindow
 from exporter.statistics import Distribution, weighted_mean
 from exporter.values import Scalar, Spread, Value, user_family
 from runtime.telemetry import schema
@@ -15,7 +15,7 @@ Terms = list[tuple[tuple[int, str, int], Scalar]]
 
 def fold_window(
     run: str,
-    attempt: int,
+    attempt: Attempt,
     version: int,
     window: OpenWindow,
     *,
@@ -23,22 +23,24 @@ def fold_window(
     timestamp_ns: int,
     now: float,
 ) -> SealedWindow:
-    """The sealed window of `window`. `now` is the exporter's wall clock."""
+    """The sealed window of `window`. `now` is the exporter's wall clock, seconds."""
     steps = list(window.steps.values())
-    ends = [record for record in (window.sync, window.end) if record is not None]
+    partial = window.sync is None and "run_end" in reasons
+    end = attempt.end if partial else window.sync
+    ends = [] if end is None else [end]
     records = [*steps, *ends, *window.rollouters]
     return SealedWindow(
         run=run,
-        attempt=attempt,
+        attempt=attempt.number,
         version=version,
-        published=window.sync is not None or window.end is None,
+        published=not partial,
         reasons=reasons,
         timestamp_ns=timestamp_ns,
         sealed_at=now,
         train_steps=len(steps),
         sample_count=sum(step.sample_count or 0 for step in steps),
         values=fold_values(records),
-        trainer=_clocked(ends[:1], schema.TRAINER_ACTIVE_STATES),
+        trainer=_clocked(ends, schema.TRAINER_ACTIVE_STATES),
         rollouters=_fold_rollouters(window.rollouters),
         reported=_fold_reported(records),
     )
@@ -52,7 +54,7 @@ def fold_annex(run: str, attempt: int, record: Record) -> Annex:
         kind=catalog.ANNEX_KINDS[record.kind],
         timestamp_ns=record.end_ns,
         sample_count=record.sample_count,
-        bytes=record.bytes,
+        size_bytes=record.size_bytes,
         values=fold_values([record]),
     )
 
@@ -90,7 +92,7 @@ def _merge_scalars(terms: Terms) -> float | None:
     if not terms:
         return None
     values = [scalar.value for _, scalar in terms]
-    match terms[0][1].statistic:
+    match min(terms, key=lambda term: term[0])[1].statistic:
         case "sum":
             return math.fsum(values)
         case "min":

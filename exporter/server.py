@@ -101,6 +101,7 @@ async def serve_until_signalled(config: ExporterConfig, ingest: Ingest, listener
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     scrapes = ScrapeLog()
+    ingest.scrape_interval = lambda: scrapes.interval_seconds
     self_metrics = SelfMetrics(scrapes)
     receiver = Receiver(config, ingest, self_metrics)
     pages = ScrapePages(config, ingest, scrapes, self_metrics)

@@ -46,7 +46,7 @@ class Annex(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     timestamp_ns: int
     sample_count: int | None = None
-    bytes: int | None = None
+    size_bytes: int | None = None
     values: Scope
 
 
@@ -76,8 +76,6 @@ class OpenWindow(msgspec.Struct, kw_only=True):
     steps: dict[int, Record] = {}
     sync: Record | None = None
     rollouters: list[Record] = []
-    end: Record | None = None
-    """The run end, in the partial window: it carries the state times of the unfinished window."""
     lost_records: bool = False
 
     @property
@@ -97,8 +95,10 @@ class Attempt(msgspec.Struct, kw_only=True):
     """Newest published version."""
     sealed: int = 0
     """Newest sealed window; 0 before the first."""
-    newest_window: int = 0
-    """Newest sealed *published* window: the latest gauges show it."""
+    end: Record | None = None
+    """The run end of the attempt: it carries the state times of the unfinished window."""
+    over: bool = False
+    """Ended, and nothing is open any more: what still comes is late."""
     timestamp_ns: int = 0
     """Time of the newest sealed version."""
     settled: dict[str, Ranges] = {}
@@ -135,8 +135,12 @@ class SourceLife(msgspec.Struct, kw_only=True):
     syncs: list[tuple[int, int]] = []
     """(seq, version) of the newest weight syncs, ascending: what the next may not go behind."""
     sums: dict[str, dict[Labels, Series]] = {}
+    inferred: bool = False
+    """Whether `attempt` was inferred; then the attempt that its records name means nothing."""
+    account_ns: int = 0
     in_flight: float = 0.0
     queued: float = 0.0
+    """Of a queue: what its newest account, taken at `account_ns`, had in flight and queued."""
 
     def holes(self, below: int) -> list[tuple[int, int]]:
         """The seqs below `below` that are neither received nor given up."""
@@ -160,9 +164,6 @@ class Run(msgspec.Struct, kw_only=True):
     status: str = "running"
     ended_at: float | None = None
     """The exporter's wall clock at the end of the run, seconds."""
-    ended_by: str = ""
-    """Source id of the trainer or controller that ended it."""
-    end_version: int = 0
     last_seen: float = 0.0
     attempt: int = 1
     inferred: bool = False
@@ -194,6 +195,8 @@ class Run(msgspec.Struct, kw_only=True):
 
 class State(msgspec.Struct, kw_only=True):
     runs: dict[str, Run] = {}
+    unattributed: dict[str, int] = {}
+    """Refused records that name no run, per reason."""
 
 
 MAX_UNSEQUENCED: Final = 20_000

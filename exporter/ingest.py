@@ -1,0 +1,318 @@
+"""The one writer: journals requests, then applies them to the ledger, then seals what is due, then shows it.
+
+    submit (event loop) --> queue --> writer thread:  1 journal the requests of this turn, one commit
+                                                      2 apply them to the ledger, in the journal's order
+                                                      3 decide (seal, forget, ...), journal the decisions, one commit
+                                                      4 replace the snapshot, answer the senders
+Nothing is acknowledged before its commit, nothing is shown before its decision is on disk.
+"""
+
+import asyncio
+import logging
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, Literal, Self
+
+import msgspec
+
+from exporter import catalog, otlp
+from exporter.config import ExporterConfig
+from exporter.errors import JournalUnavailable, Overloaded
+from exporter.journal import Event, Journal, RunSummary
+from exporter.ledger import Ledger
+from exporter.records import Batch, Reply
+from exporter.sealing import Seal, next_seal
+from exporter.snapshot import RunSnapshot, Snapshot, take_run
+from exporter.state import Run
+from exporter.version_window import VersionWindow
+from runtime.telemetry import schema
+
+log = logging.getLogger(__name__)
+
+Signal = Literal["traces", "metrics"]
+TICK_SECONDS: Final = 0.2
+"""How often graces and retentions are looked at when nothing arrives."""
+MAX_QUEUED_BYTES: Final = 256 * 1024 * 1024
+MAX_TURN_BYTES: Final = 16 * 1024 * 1024
+CHECKPOINT_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of events after which the state is stored and the events are dropped; bounds disk and restart time."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    event: Event
+    batch: Batch
+    answer: asyncio.Future[Reply]
+    loop: asyncio.AbstractEventLoop
+
+
+class RunDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """`abandon`: the run is lost. `forget`: it leaves the page. `evict`: `count` versions left it early."""
+
+    run: str
+    count: int = 0
+
+
+class Ingest:
+    """Owns the journal and the ledger. `snapshot` may be read from any thread."""
+
+    def __init__(self, config: ExporterConfig, journal: Journal) -> None:
+        self.config = config
+        self.journal = journal
+        self.snapshot = Snapshot()
+        self.ready = False
+        self.scrape_interval: Callable[[], float | None] = lambda: None
+        """How often the page is scraped, seconds; the server that sees the scrapes sets it."""
+        self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._submitted_bytes = 0  # moved by the event loop
+        self._taken_bytes = 0  # moved by the writer
+        self._windows: dict[str, VersionWindow] = {}
+        self._undone: list[Event] = []
+        """Decisions that are applied, but not yet on disk."""
+        self._event_bytes = 0
+        self._thread = threading.Thread(target=self._write_until_closed, name="ledger-writer")
+
+    @classmethod
+    def open(cls, config: ExporterConfig) -> Self:
+        """Open the journal, restore the ledger, start the writer. Raises DataDirectoryError."""
+        ingest = cls(config, Journal.open(config.data_dir))
+        ingest._restore()
+        ingest.ready = True
+        ingest._thread.start()
+        return ingest
+
+    async def submit(self, signal: Signal, body: bytes, batch: Batch) -> Reply:
+        """Journal and apply one request. Raises Overloaded or JournalUnavailable; then nothing was taken."""
+        if (
+            not batch.points
+            and not batch.malformed
+            and all(span.name in schema.DETAIL_SPANS for span in batch.spans)
+        ):
+            return Reply()  # nothing that the ledger keeps
+        if self._submitted_bytes - self._taken_bytes > MAX_QUEUED_BYTES:
+            raise Overloaded("more telemetry is waiting than the journal can take; try again")
+        loop = asyncio.get_running_loop()
+        request = Request(
+            event=Event(kind=signal, wall=time.time(), body=body),
+            batch=batch,
+            answer=loop.create_future(),
+            loop=loop,
+        )
+        self._submitted_bytes += len(body)
+        self._queue.put(request)
+        return await request.answer
+
+    def close(self) -> None:
+        """Take what was submitted, store the state, seal nothing early."""
+        self._queue.put(None)
+        self._thread.join()
+        self.ready = False
+        self._checkpoint()
+        self.journal.close()
+
+    # ---- restart
+
+    def _restore(self) -> None:
+        state, events = self.journal.load()
+        self.ledger = Ledger(state, monotonic=time.monotonic())
+        for event in events:
+            self._replay(event)
+        self.journal.write(
+            [], self.ledger.outbox
+        )  # what a crash kept from being stored; the rest is there already
+        self.ledger.outbox.clear()
+        for name in state.runs:
+            window = self._window(name)
+            for sealed in self.journal.newest_versions(name, self._most()):
+                window.add(sealed)
+            for annex in self.journal.newest_annexes(name, self._most()):
+                window.add(annex)
+        self.ledger.changed.update(state.runs)
+        self._settle()
+        log.info(
+            "restored %d runs from %s, %d events replayed", len(state.runs), self.journal.path, len(events)
+        )
+
+    def _replay(self, event: Event) -> None:
+        now = time.monotonic()
+        match event.kind:
+            case "traces" | "metrics":
+                self._apply(otlp.decode(event.kind, event.body), event.wall)
+            case "seal":
+                self.ledger.seal(msgspec.json.decode(event.body, type=Seal), monotonic=now)
+            case kind:
+                self._carry_out(kind, msgspec.json.decode(event.body, type=RunDecision), event.wall)
+
+    # ---- the writer thread
+
+    def _write_until_closed(self) -> None:
+        open_ = True
+        while open_:
+            requests, open_ = self._next_turn()
+            try:
+                self._turn(requests)
+            except sqlite3.Error as error:
+                self._fail(requests, error)
+
+    def _next_turn(self) -> tuple[list[Request], bool]:
+        """What has arrived, up to a bound; empty after a tick. False when the exporter closes."""
+        requests: list[Request] = []
+        turn_bytes = 0
+        timeout: float | None = TICK_SECONDS
+        while turn_bytes < MAX_TURN_BYTES:
+            try:
+                request = self._queue.get(timeout=timeout) if timeout else self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if request is None:
+                return requests, False
+            requests.append(request)
+            turn_bytes += len(request.event.body)
+            timeout = None
+        self._taken_bytes += turn_bytes
+        return requests, True
+
+    def _turn(self, requests: list[Request]) -> None:
+        self._flush()  # decisions that an earlier turn could not store come first
+        self.journal.write([request.event for request in requests], [])
+        self._event_bytes += sum(len(request.event.body) for request in requests)
+        replies = [self._apply(request.batch, request.event.wall) for request in requests]
+        self.ledger.arrivals.now = time.monotonic()
+        self._decide(time.time())
+        self._settle()
+        for request, reply in zip(requests, replies, strict=True):
+            _answer(request, reply)
+        if self._event_bytes > CHECKPOINT_BYTES:
+            self._checkpoint()
+
+    def _apply(self, batch: Batch, wall: float) -> Reply:
+        try:
+            return self.ledger.apply(batch, wall=wall, monotonic=time.monotonic())
+        except (
+            Exception
+        ):  # a defect of ours must cost this request, not the writer, nor every restart after it
+            log.exception("a request could not be applied and is left out")
+            return Reply(
+                rejected=len(batch.spans) + len(batch.points),
+                reason="internal error; the exporter's log has it",
+            )
+
+    def _fail(self, requests: list[Request], error: sqlite3.Error) -> None:
+        log.error("the journal takes nothing (%s); senders are told to come back", error)
+        for request in requests:
+            _answer(request, JournalUnavailable(f"the journal cannot be written: {error}"))
+
+    def _decide(self, wall: float) -> None:
+        for run in list(self.ledger.state.runs.values()):
+            while seal := next_seal(run, self.ledger.arrivals, grace=self.config.grace_seconds, wall=wall):
+                self._undone.append(Event(kind="seal", wall=wall, body=msgspec.json.encode(seal)))
+                self.ledger.seal(seal, monotonic=self.ledger.arrivals.now)
+            for kind, decision in self._decide_run(run, wall):
+                self._undone.append(Event(kind=kind, wall=wall, body=msgspec.json.encode(decision)))
+                self._carry_out(kind, decision, wall)
+
+    def _decide_run(self, run: Run, wall: float) -> Iterator[tuple[str, RunDecision]]:
+        if run.ended_at is None and wall - run.last_seen > self.config.abandon_after_seconds:
+            yield "abandon", RunDecision(run=run.name)
+        open_ = any(window.exists for attempt in run.attempts.values() for window in attempt.open.values())
+        grace = self.config.finished_run_grace_seconds
+        if run.ended_at is not None and wall - run.ended_at > grace and not open_:
+            yield "forget", RunDecision(run=run.name)
+            return
+        early = self._window(run.name).trim(
+            wall=wall, scrape_interval=self.scrape_interval(), most=self._most()
+        )
+        if early:
+            yield "evict", RunDecision(run=run.name, count=early)
+
+    def _carry_out(self, kind: str, decision: RunDecision, wall: float) -> None:
+        match kind:
+            case "abandon":
+                self.ledger.abandon(decision.run, wall=wall)
+            case "forget":
+                self.ledger.forget(decision.run)
+                self._windows.pop(decision.run, None)
+            case "evict":
+                run = self.ledger.state.runs[decision.run]
+                run.count(catalog.VERSIONS_EVICTED, by=decision.count)
+                run.stamp(catalog.LAST_EVICTED, wall)
+                self.ledger.changed.add(decision.run)
+            case _:
+                raise ValueError(f"unknown event {kind!r} in the journal")
+
+    def _flush(self) -> None:
+        """Store the decisions and what they sealed; both stay pending until the disk takes them."""
+        if self._undone or self.ledger.outbox:
+            self.journal.write(self._undone, self.ledger.outbox)
+            self._event_bytes += sum(len(event.body) for event in self._undone)
+            self._undone.clear()
+            for item in self.ledger.outbox:
+                self._window(item.run).add(item)
+            self.ledger.outbox.clear()
+
+    def _settle(self) -> None:
+        self._flush()
+        if self.ledger.changed:
+            self.snapshot = self._take_snapshot()
+            self.ledger.changed.clear()
+
+    def _checkpoint(self) -> None:
+        self._flush()
+        summaries = [_summary(run) for run in self.snapshot.runs.values()]
+        self.journal.checkpoint(self.ledger.state, summaries)
+        self.journal.expire(time.time() - self.config.retention_days * 86_400)
+        self._event_bytes = 0
+
+    # ---- the page
+
+    def _take_snapshot(self) -> Snapshot:
+        runs = dict(self.snapshot.runs)
+        for name in self.ledger.changed:
+            run = self.ledger.state.runs.get(name)
+            if run is None:
+                runs.pop(name, None)
+            else:
+                runs[name] = take_run(self.ledger, run, self._window(name))
+        return Snapshot(
+            runs=runs, unattributed=dict(self.ledger.state.unattributed), journal_bytes=self.journal.bytes
+        )
+
+    def _window(self, run: str) -> VersionWindow:
+        if run not in self._windows:
+            self._windows[run] = VersionWindow(
+                fewest=self.config.window_versions, hold_seconds=self.config.window_seconds
+            )
+        return self._windows[run]
+
+    def _most(self) -> int:
+        """Versions of each run on the page, so that all runs together keep to the series budget."""
+        runs = max(len(self.ledger.state.runs), 1)
+        return max(self.config.series_budget // (len(catalog.WINDOW_FAMILIES) * runs), 1)
+
+
+def _answer(request: Request, outcome: Reply | JournalUnavailable) -> None:
+    """Hand the outcome to the event loop that waits for it, if it still does."""
+
+    def deliver() -> None:
+        if request.answer.done():
+            return
+        if isinstance(outcome, Reply):
+            request.answer.set_result(outcome)
+        else:
+            request.answer.set_exception(outcome)
+
+    if not request.loop.is_closed():
+        request.loop.call_soon_threadsafe(deliver)
+
+
+def _summary(run: RunSnapshot) -> RunSummary:
+    return RunSummary(
+        run=run.name,
+        status=run.status,
+        attempt=run.attempt,
+        param_version=run.published,
+        sealed_version=run.sealed,
+        ended_at=run.ended_at,
+    )

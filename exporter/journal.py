@@ -1,0 +1,212 @@
+"""The journal: every request before it is acknowledged, every decision before it is shown. SQLite, one file.
+
+    events      requests as they came (canonical protobuf) and decisions, since the newest checkpoint
+    checkpoint  the ledger's state after the event it names; replaying the events behind it restores the rest
+    versions, annexes, runs   history: what is sealed, for as long as the retention keeps it
+
+One writer (the ingest thread); history is read over connections of its own.
+"""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from exporter.errors import DataDirectoryError
+from exporter.state import Annex, SealedWindow, State
+
+SCHEMA: Final = 1
+_FILE: Final = "journal.sqlite"
+_LOCK: Final = "lock"
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, wall REAL NOT NULL, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS checkpoint (id INTEGER PRIMARY KEY CHECK (id = 1), event INTEGER NOT NULL,
+    body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS versions (run TEXT, attempt INTEGER, version INTEGER, sealed_at REAL NOT NULL,
+    body BLOB NOT NULL, PRIMARY KEY (run, attempt, version)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS annexes (run TEXT, attempt INTEGER, version INTEGER, kind TEXT, body BLOB NOT NULL,
+    PRIMARY KEY (run, attempt, version, kind)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, ended_at REAL, body BLOB NOT NULL) WITHOUT ROWID;
+"""
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What history says of a run that has left the page."""
+
+    run: str
+    status: str
+    attempt: int
+    param_version: int | None
+    sealed_version: int
+    ended_at: float | None
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    kind: str
+    """`traces` and `metrics`: the body is the request. Others: see `ingest.Decision`."""
+    wall: float
+    body: bytes
+
+
+class Journal:
+    """Raises sqlite3.Error where the disk does not take what it is given; nothing is committed then."""
+
+    def __init__(self, path: Path, lock: int, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._lock = lock
+        self._connection = connection
+
+    @classmethod
+    def open(cls, directory: Path) -> Self:
+        """Raises DataDirectoryError."""
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise DataDirectoryError(f"cannot use {directory} as data directory: {error.strerror}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(lock)
+            raise DataDirectoryError(
+                f"another exporter uses the data directory {directory}; stop it, or choose another --data-dir"
+            ) from error
+        path = directory / _FILE
+        try:
+            connection = _connect(path)
+        except (sqlite3.Error, DataDirectoryError) as error:
+            os.close(lock)
+            raise DataDirectoryError(f"cannot open the journal {path}: {error}") from error
+        return cls(path, lock, connection)
+
+    def close(self) -> None:
+        self._connection.close()
+        os.close(self._lock)
+
+    def load(self) -> tuple[State, list[Event]]:
+        """The state of the newest checkpoint, and the events behind it."""
+        row = self._connection.execute("SELECT event, body FROM checkpoint").fetchone()
+        after, state = (0, State()) if row is None else (row[0], msgspec.msgpack.decode(row[1], type=State))
+        rows = self._connection.execute(
+            "SELECT kind, wall, body FROM events WHERE id > ? ORDER BY id", (after,)
+        )
+        return state, [Event(kind=kind, wall=wall, body=body) for kind, wall, body in rows]
+
+    def write(self, events: Iterable[Event], sealed: Iterable[SealedWindow | Annex]) -> None:
+        """Append events and store history, in one transaction that is on disk on return."""
+        with self._connection:
+            self._connection.executemany(
+                "INSERT INTO events (kind, wall, body) VALUES (?, ?, ?)",
+                ((event.kind, event.wall, event.body) for event in events),
+            )
+            for item in sealed:
+                self._store(item)
+
+    def _store(self, item: SealedWindow | Annex) -> None:
+        body = msgspec.msgpack.encode(item)
+        if isinstance(item, SealedWindow):
+            row = (item.run, item.attempt, item.version, item.sealed_at, body)
+            self._connection.execute("INSERT OR IGNORE INTO versions VALUES (?, ?, ?, ?, ?)", row)
+        else:
+            key = (item.run, item.attempt, item.version, item.kind, body)
+            self._connection.execute("INSERT OR IGNORE INTO annexes VALUES (?, ?, ?, ?, ?)", key)
+
+    def checkpoint(self, state: State, runs: Iterable[RunSummary]) -> None:
+        """Store the state as it is after the newest event, and drop the events."""
+        with self._connection:
+            newest = self._connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0]
+            before = self._connection.execute("SELECT coalesce(max(event), 0) FROM checkpoint").fetchone()[0]
+            body = msgspec.msgpack.encode(state)
+            self._connection.execute(
+                "INSERT OR REPLACE INTO checkpoint VALUES (1, ?, ?)", (max(newest, before), body)
+            )
+            # The newest event stays: its id must not be given out again.
+            self._connection.execute("DELETE FROM events WHERE id < ?", (newest,))
+            self._connection.executemany(
+                "INSERT OR REPLACE INTO runs VALUES (?, ?, ?)",
+                ((run.run, run.ended_at, msgspec.json.encode(run)) for run in runs),
+            )
+        self._connection.execute("PRAGMA incremental_vacuum").fetchall()
+
+    def expire(self, ended_before: float) -> None:
+        """Drop the history of runs that ended before this wall time."""
+        with self._connection:
+            for table in ("versions", "annexes"):
+                self._connection.execute(
+                    f"DELETE FROM {table} WHERE run IN (SELECT run FROM runs WHERE ended_at < ?)",
+                    (ended_before,),
+                )
+            self._connection.execute("DELETE FROM runs WHERE ended_at < ?", (ended_before,))
+
+    @property
+    def bytes(self) -> int:
+        """Size on disk, the write-ahead log included."""
+        files = (self.path, self.path.with_name(self.path.name + "-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    # ---- history, from any thread
+
+    def versions(
+        self, run: str, *, after: tuple[int, int], first: int, last: int, limit: int
+    ) -> list[SealedWindow]:
+        """Up to `limit` windows behind (attempt, version) `after`, first <= version <= last, ascending."""
+        with closing(_reader(self.path)) as reader:
+            rows = reader.execute(
+                "SELECT body FROM versions WHERE run = ? AND (attempt, version) > (?, ?) AND version BETWEEN ? AND ?"
+                " ORDER BY attempt, version LIMIT ?",
+                (run, *after, first, last, limit),
+            ).fetchall()
+        return [msgspec.msgpack.decode(body, type=SealedWindow) for (body,) in rows]
+
+    def newest_versions(self, run: str, limit: int) -> list[SealedWindow]:
+        """The newest windows of a run, ascending."""
+        rows = self._connection.execute(
+            "SELECT body FROM versions WHERE run = ? ORDER BY attempt DESC, version DESC LIMIT ?",
+            (run, limit),
+        ).fetchall()
+        return [msgspec.msgpack.decode(body, type=SealedWindow) for (body,) in reversed(rows)]
+
+    def newest_annexes(self, run: str, limit: int) -> list[Annex]:
+        """The annexes of the newest versions that have one."""
+        rows = self._connection.execute(
+            "SELECT body FROM annexes WHERE run = ? ORDER BY attempt DESC, version DESC LIMIT ?", (run, limit)
+        ).fetchall()
+        return [msgspec.msgpack.decode(body, type=Annex) for (body,) in rows]
+
+    def annexes(self, run: str, attempt: int, first: int, last: int) -> list[Annex]:
+        with closing(_reader(self.path)) as reader:
+            rows = reader.execute(
+                "SELECT body FROM annexes WHERE run = ? AND attempt = ? AND version BETWEEN ? AND ?"
+                " ORDER BY version, kind",
+                (run, attempt, first, last),
+            ).fetchall()
+        return [msgspec.msgpack.decode(body, type=Annex) for (body,) in rows]
+
+    def runs(self) -> Iterator[RunSummary]:
+        with closing(_reader(self.path)) as reader:
+            rows = reader.execute("SELECT body FROM runs ORDER BY run").fetchall()
+        return (msgspec.json.decode(body, type=RunSummary) for (body,) in rows)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, check_same_thread=False)
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    found = connection.execute("PRAGMA user_version").fetchone()[0]
+    if found > SCHEMA:
+        connection.close()
+        raise DataDirectoryError(f"it has schema {found}, this exporter knows {SCHEMA}; use a newer exporter")
+    connection.executescript(_TABLES)
+    connection.execute(f"PRAGMA user_version = {SCHEMA}")
+    connection.commit()
+    return connection
+
+
+def _reader(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)

@@ -1,0 +1,401 @@
+"""The version ledger: takes the records of a request, one by one, and says of each whether it is good, late or refused.
+
+    span -> control.read_record -> Ledger.apply -> an open window, an annex, a counter     (this file)
+    open window -> sealing.next_seal -> Ledger.seal -> SealedWindow                        (sealing.py, fold.py)
+
+Deterministic: the same requests and seals in the same order give the same state, so that the journal can replay
+them. What only this process's clock knows (when a source was heard, when a grace began) lives in `Arrivals`.
+"""
+
+import logging
+from typing import Final
+
+from exporter import catalog
+from exporter.arrivals import Arrivals
+from exporter.attributes import NS, label
+from exporter.control import Record, check_source, read_record
+from exporter.errors import Late, Rejected
+from exporter.fold import fold_annex, fold_window
+from exporter.live import LiveGauges
+from exporter.points import apply_point
+from exporter.ranges import Ranges
+from exporter.records import AttributeValue, Batch, Point, Reply, Source, Span
+from exporter.sealing import Hole, Seal
+from exporter.state import (
+    MAX_SYNCS,
+    MAX_UNSEQUENCED,
+    Annex,
+    Attempt,
+    OpenWindow,
+    Run,
+    SealedWindow,
+    SourceLife,
+    State,
+)
+from exporter.tally import admit_names, count_values, refuse
+from runtime.telemetry import schema
+
+log = logging.getLogger(__name__)
+
+MAX_RUNS: Final = 1000
+MAX_SOURCES: Final = 4096
+MAX_PENDING: Final = 64
+_MILLISECOND_NS: Final = 1_000_000
+
+
+class Ledger:
+    """`outbox` holds the sealed windows and annexes that the journal has yet to store; whoever stores them clears
+    it. `changed` names the runs whose page has changed since the last snapshot."""
+
+    def __init__(self, state: State, *, monotonic: float) -> None:
+        self.state = state
+        self.arrivals = Arrivals(monotonic)
+        self.live = LiveGauges()
+        self.outbox: list[SealedWindow | Annex] = []
+        self.changed: set[str] = set()
+
+    def apply(self, batch: Batch, *, wall: float, monotonic: float) -> Reply:
+        """Take one request. A record that is refused or late costs no other one."""
+        self.arrivals.now = monotonic
+        complaints = [f"malformed: {reason}" for reason in batch.malformed]
+        for _ in batch.malformed:
+            self._refuse(None, "malformed", wall)
+        for span in batch.spans:
+            try:
+                self._take_span(span, wall)
+            except (Rejected, Late) as complaint:
+                complaints.append(str(complaint))
+        for point in batch.points:
+            try:
+                self._take_point(point, wall)
+            except Rejected as complaint:
+                complaints.append(str(complaint))
+        return Reply(rejected=len(complaints), reason=complaints[0] if complaints else "")
+
+    def seal(self, seal: Seal, *, monotonic: float) -> None:
+        """Carry out a decision of `sealing.next_seal`."""
+        self.arrivals.now = monotonic
+        run = self.state.runs[seal.run]
+        self.changed.add(run.name)
+        for hole in seal.holes:
+            self._give_up(run, hole)
+        if seal.version:
+            self._seal_window(run, run.attempts[seal.attempt], seal)
+        for attempt in run.attempts.values():
+            ended = attempt.end is not None or attempt.number < run.attempt
+            attempt.over = ended and not any(window.exists for window in attempt.open.values())
+
+    def abandon(self, run_name: str, *, wall: float) -> None:
+        """Nobody was heard of for too long: the run is lost."""
+        self._end_run(self.state.runs[run_name], "lost", wall)
+
+    def forget(self, run_name: str) -> None:
+        """A finished run leaves the page and the memory; history keeps it."""
+        self.state.runs.pop(run_name, None)
+        self.live.forget_run(run_name)
+        self.arrivals.forget_run(run_name)
+        self.changed.add(run_name)
+
+    # ---- one record
+
+    def _take_point(self, point: Point, wall: float) -> None:
+        run: Run | None = None
+        try:
+            run, life = self._sender(point.source, point.attributes, point.time_ns, wall)
+            apply_point(run, life, self.live, point, self.arrivals.now)
+        except Rejected as refusal:
+            self._refuse(run, refusal.reason, wall)
+            raise
+
+    def _take_span(self, span: Span, wall: float) -> None:
+        if span.name in schema.DETAIL_SPANS:
+            return
+        run: Run | None = None
+        try:
+            run, life = self._sender(span.source, span.attributes, span.end_ns, wall)
+            if span.name in schema.CONTROL_SPANS:
+                self._take_record(run, life, _read(span, life), wall)
+            else:
+                run.count(catalog.UNKNOWN_SPANS)
+        except Rejected as refusal:
+            self._refuse(run, refusal.reason, wall)
+            raise
+
+    def _sender(
+        self, source: Source, attributes: dict[str, AttributeValue], time_ns: int, wall: float
+    ) -> tuple[Run, SourceLife]:
+        check_source(source)
+        name = label(str(attributes.get(schema.RUN_ID) or source.run))
+        if not name:
+            raise Rejected("missing_attribute", f"{schema.RUN_ID} is missing")
+        run = self._run(name, source, wall)
+        life = self._life(run, source)
+        self.arrivals.hear(run.name, source.source_id)
+        life.last_seen = wall
+        life.clock_offset = wall - time_ns / NS
+        return run, life
+
+    def _take_record(self, run: Run, life: SourceLife, record: Record | None, wall: float) -> None:
+        if record is None or self._is_duplicate(life, record):
+            return
+        try:
+            if record.seq is not None and record.seq in life.lost:
+                raise Late("sealed", f"seq {record.seq} of {record.source_id!r} was given up as lost")
+            attempt = self._attempt(run, life, record, wall)
+            _TAKE[record.kind](self, run, attempt, life, admit_names(run, record, wall), wall)
+        except Late as late:
+            run.count(catalog.LATE_RECORDS, late.reason)
+            raise
+        count_values(run, record, wall)
+
+    def _is_duplicate(self, life: SourceLife, record: Record) -> bool:
+        """Note the record's identity; True if it was there already."""
+        if record.seq is None:
+            if record.identity in life.unsequenced:
+                return True
+            life.unsequenced[record.identity] = None
+            while len(life.unsequenced) > MAX_UNSEQUENCED:
+                del life.unsequenced[next(iter(life.unsequenced))]
+            return False
+        if record.seq in life.received:
+            return True
+        life.received.add(record.seq)
+        return False
+
+    def _attempt(self, run: Run, life: SourceLife, record: Record, wall: float) -> Attempt:
+        """The attempt that a record belongs to; a higher one than the current begins. Raises Late."""
+        number = record.attempt or 1
+        if life.inferred or (run.inferred and life.role != schema.TRAINER and number < run.attempt):
+            number = max(number, life.attempt if life.inferred else run.attempt)
+        elif self._goes_back(run, life, record, number):
+            number = run.attempt + 1
+            life.inferred = True
+            run.count(catalog.ATTEMPTS_INFERRED)
+        life.attempt = number
+        if number > run.attempt:
+            self._begin_attempt(run, number, inferred=life.inferred, wall=wall)
+        attempt = run.attempts.get(number)
+        if attempt is None or (
+            record.kind not in schema.ANNEX_SPANS and (number < run.attempt or attempt.over)
+        ):
+            raise Late("attempt_over", f"attempt {number} of run {run.name!r} is over")
+        return attempt
+
+    def _goes_back(self, run: Run, life: SourceLife, record: Record, number: int) -> bool:
+        """A trainer nobody knew starts at a version that is out already, without a new attempt: it was restarted."""
+        published = run.current.published
+        return (
+            life.role == schema.TRAINER
+            and record.kind == schema.WEIGHT_SYNC
+            and not life.syncs
+            and number <= run.attempt
+            and published is not None
+            and record.version <= published
+            and any(
+                other is not life and other.role == schema.TRAINER and other.syncs
+                for other in run.sources.values()
+            )
+        )
+
+    def _begin_attempt(self, run: Run, number: int, *, inferred: bool, wall: float) -> None:
+        run.attempt = number
+        run.inferred = inferred
+        run.attempts[number] = Attempt(number=number)
+        run.status = "running"
+        run.ended_at = None
+        run.stamp(catalog.ATTEMPT_START, wall)
+        for life in run.sources.values():
+            if inferred and life.role != schema.TRAINER:
+                life.attempt = number
+
+    # ---- the kinds of records
+
+    def _take_step(self, run: Run, attempt: Attempt, _life: SourceLife, record: Record, wall: float) -> None:
+        if record.version <= attempt.sealed:
+            raise Late("sealed", f"version {record.version} of run {run.name!r} is sealed")
+        if record.step in attempt.steps:
+            raise Rejected("duplicate_step", f"step {record.step} of attempt {attempt.number} came before")
+        attempt.steps.add(record.step)
+        attempt.open.setdefault(record.version, OpenWindow()).steps[record.step] = record
+        run.count(catalog.TRAIN_STEPS)
+        run.count(catalog.TOKENS, "trained", by=record.token_count or 0)
+        run.stamp(catalog.LAST_TRAIN_STEP, wall)
+
+    def _take_sync(self, run: Run, attempt: Attempt, life: SourceLife, record: Record, wall: float) -> None:
+        position = record.seq if record.seq is not None else len(life.syncs) and life.syncs[-1][0] + 1
+        before = [version for seq, version in life.syncs if seq < position]
+        if before and record.version <= before[-1]:
+            raise Rejected("version_backward", f"sync of version {record.version} after that of {before[-1]}")
+        opens = record.steps_in_window > 0
+        if opens and record.version <= attempt.sealed:
+            raise Late("sealed", f"version {record.version} of run {run.name!r} is sealed")
+        window = attempt.open.get(record.version)
+        if opens and window is not None and window.sync is not None:
+            raise Rejected(
+                "version_backward", f"version {record.version} was synced before, by another source"
+            )
+        life.syncs = sorted([*life.syncs, (position, record.version)])[-MAX_SYNCS:]
+        attempt.syncs = sorted({*attempt.syncs, record.version})
+        self.arrivals.sync_arrived(run.name, attempt.number, record.version)
+        attempt.published = max(record.version, attempt.published or 0)
+        if opens:
+            attempt.open.setdefault(record.version, OpenWindow()).sync = record
+        run.stamp(catalog.LAST_VERSION, wall)
+        for phase, duration in record.phase_ns.items():
+            run.count(catalog.SYNC_PHASE_SECONDS, phase, by=duration / NS)
+        waiting, attempt.pending = attempt.pending, []
+        for annex in waiting:
+            self._store_annex(run, attempt, annex)
+
+    def _take_rollouter_window(
+        self, run: Run, attempt: Attempt, life: SourceLife, record: Record, _wall: float
+    ) -> None:
+        life.slot = record.rollouter
+        if record.version <= attempt.sealed:
+            raise Late("sealed", f"version {record.version} of run {run.name!r} is sealed")
+        attempt.open.setdefault(record.version, OpenWindow()).rollouters.append(record)
+        settled = attempt.settled.setdefault(record.rollouter, Ranges())
+        settled.add_range(record.version_from or record.version, record.version)
+
+    def _take_annex(self, run: Run, attempt: Attempt, _life: SourceLife, record: Record, wall: float) -> None:
+        kinds = attempt.annexes.setdefault(record.kind, Ranges())
+        if record.version in kinds:
+            return
+        if (attempt.published is None or record.version > attempt.published) and attempt.over:
+            raise Rejected("bad_value", f"version {record.version} of run {run.name!r} was never published")
+        if len(attempt.pending) >= MAX_PENDING:
+            raise Rejected("limit", f"{MAX_PENDING} annexes wait for their version already")
+        kinds.add(record.version)
+        if record.kind == schema.VALIDATION:
+            run.stamp(catalog.LAST_VALIDATION, wall)
+        if record.kind == schema.CHECKPOINT:
+            run.stamp(catalog.LAST_CHECKPOINT, wall)
+        self._store_annex(run, attempt, record)
+
+    def _store_annex(self, run: Run, attempt: Attempt, record: Record) -> None:
+        if attempt.published is None or record.version > attempt.published:
+            attempt.pending.append(record)
+        else:
+            self.outbox.append(fold_annex(run.name, attempt.number, record))
+
+    def _take_run_end(
+        self, run: Run, attempt: Attempt, life: SourceLife, record: Record, wall: float
+    ) -> None:
+        life.ended = True
+        self.live.forget_source(run.name, record.source_id)
+        if record.role not in (schema.TRAINER, schema.CONTROLLER) or attempt.end is not None:
+            return
+        attempt.end = record
+        self.arrivals.end_arrived(run.name, attempt.number)
+        if attempt.pending:  # what they speak of will never be published
+            refuse(run, "bad_value", wall, by=len(attempt.pending))
+            attempt.pending = []
+        attempt.over = not any(window.exists for window in attempt.open.values())
+        self._end_run(run, record.status, wall)
+
+    def _end_run(self, run: Run, status: str, wall: float) -> None:
+        run.status = status
+        run.ended_at = wall
+        self.live.forget_run(run.name)
+        self.changed.add(run.name)
+
+    # ---- sealing
+
+    def _give_up(self, run: Run, hole: Hole) -> None:
+        life = run.sources[hole.source_id]
+        life.lost.add_range(hole.first, hole.last)
+        run.count(catalog.LOST_RECORDS, life.role, by=hole.last - hole.first + 1)
+        if life.role == schema.TRAINER and life.attempt in run.attempts:
+            for window in run.attempts[life.attempt].open.values():
+                window.lost_records = True
+
+    def _seal_window(self, run: Run, attempt: Attempt, seal: Seal) -> None:
+        window = attempt.open.pop(seal.version)
+        for version in [version for version in attempt.open if version < seal.version]:
+            late = attempt.open.pop(version)  # window records whose version got neither step nor sync
+            run.count(catalog.LATE_RECORDS, "sealed", by=len(late.rollouters))
+        ends = [record.end_ns for record in (*window.steps.values(), *([window.sync] if window.sync else []))]
+        end_ns = window.sync.end_ns if window.sync is not None else max(ends)
+        attempt.timestamp_ns = max(end_ns, attempt.timestamp_ns + _MILLISECOND_NS)
+        attempt.sealed = seal.version
+        attempt.syncs = [version for version in attempt.syncs if version > seal.version - 3]
+        self.arrivals.forget_syncs(run.name, attempt.number, seal.version - 2)
+        sealed = fold_window(
+            run.name,
+            attempt,
+            seal.version,
+            window,
+            reasons=seal.reasons,
+            timestamp_ns=attempt.timestamp_ns,
+            now=seal.wall,
+        )
+        run.count(catalog.VERSIONS_SEALED, "false" if seal.reasons else "true")
+        for reason in seal.reasons:
+            run.count(catalog.VERSIONS_INCOMPLETE, reason)
+        if set(seal.reasons) - {"run_end"}:
+            run.stamp(catalog.LAST_INCOMPLETE, seal.wall)
+        self.outbox.append(sealed)
+
+    # ---- runs, sources, counters
+
+    def _run(self, name: str, source: Source, wall: float) -> Run:
+        run = self.state.runs.get(name)
+        if run is None:
+            if len(self.state.runs) >= MAX_RUNS:
+                raise Rejected("limit", f"{MAX_RUNS} runs are known already")
+            run = Run(name=name, attempts={1: Attempt(number=1)})
+            for family, labels in catalog.ZERO_INITIALISED:
+                run.count(family, *labels, by=0.0)
+            run.stamp(catalog.ATTEMPT_START, wall)
+            self.state.runs[name] = run
+        run.last_seen = wall
+        run.algorithm = label(source.algorithm) or run.algorithm
+        run.model = label(source.model.rstrip("/").rsplit("/", 1)[-1]) or run.model
+        if source.steps_per_version is not None:
+            run.steps_per_version = source.steps_per_version
+        if source.staleness_limit is not None:
+            run.staleness_limit = source.staleness_limit
+        self.changed.add(name)
+        return run
+
+    def _life(self, run: Run, source: Source) -> SourceLife:
+        life = run.sources.get(source.source_id)
+        if life is None:
+            if len(run.sources) >= MAX_SOURCES:
+                ended = next((key for key, other in run.sources.items() if other.ended), None)
+                if ended is None:
+                    raise Rejected("limit", f"{MAX_SOURCES} sources of run {run.name!r} are known already")
+                del run.sources[ended]
+            life = SourceLife(role=source.role, attempt=source.attempt or run.attempt)
+            run.sources[source.source_id] = life
+        return life
+
+    def _refuse(self, run: Run | None, reason: str, wall: float) -> None:
+        if run is None:
+            self.state.unattributed[reason] = self.state.unattributed.get(reason, 0) + 1
+        else:
+            refuse(run, reason, wall)
+
+
+def _read(span: Span, life: SourceLife) -> Record | None:
+    """The record of a span; None if it was refused before. A refused one has used up its seq: it is no hole."""
+    try:
+        return read_record(span)
+    except Rejected:
+        seq = span.attributes.get(schema.SEQ)
+        if isinstance(seq, int) and seq >= 1:
+            if seq in life.received:
+                return None
+            life.received.add(seq)
+        raise
+
+
+_TAKE: Final = {
+    schema.TRAIN_STEP: Ledger._take_step,
+    schema.WEIGHT_SYNC: Ledger._take_sync,
+    schema.ROLLOUTER_WINDOW: Ledger._take_rollouter_window,
+    schema.VALIDATION: Ledger._take_annex,
+    schema.CHECKPOINT: Ledger._take_annex,
+    schema.GENERATED_COHORT: Ledger._take_annex,
+    schema.RUN_END: Ledger._take_run_end,
+}

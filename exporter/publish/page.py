@@ -1,0 +1,106 @@
+"""/metrics: prometheus_client families, built fresh from one snapshot at each scrape."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from exporter import catalog
+from exporter.catalog import Family
+from exporter.publish.version_gauges import Gauge, annex_gauges, sealed_gauges, version_gauges
+from exporter.snapshot import RunSnapshot, Snapshot
+
+Children = dict[tuple[str, ...], float]
+
+
+def families(snapshot: Snapshot, now: float) -> Iterator[Metric]:
+    """Every family that has a sample: gauges, counters, histograms. `now` is unix seconds."""
+    yield from _gauges(snapshot, time.monotonic())
+    for family in catalog.FAMILIES:
+        if family.kind == "counter":
+            children = {
+                (run.name, *labels): value
+                for run in snapshot.runs.values()
+                for labels, value in run.counters.get(family.name, {}).items()
+            }
+            if family is catalog.UNATTRIBUTED_RECORDS:
+                children = {(reason,): float(count) for reason, count in snapshot.unattributed.items()}
+            yield from _counter(family, children)
+    for metric in catalog.METRICS:
+        if metric.statistic == "distribution":
+            yield from _histogram(metric, snapshot.runs.values())
+
+
+def _gauges(snapshot: Snapshot, monotonic: float) -> Iterator[Metric]:
+    gathered: dict[str, tuple[Family, Children]] = {}
+    for run in snapshot.runs.values():
+        for family, labels, value in _run_gauges(run, monotonic):
+            gathered.setdefault(family.name, (family, {}))[1][run.name, *labels] = value
+    gathered[catalog.JOURNAL_BYTES.name] = (catalog.JOURNAL_BYTES, {(): float(snapshot.journal_bytes)})
+    for family, children in gathered.values():
+        metric = GaugeMetricFamily(family.name, family.help, labels=family.labels)
+        for labels, value in children.items():
+            metric.add_metric(labels, value)
+        yield metric
+
+
+def _run_gauges(run: RunSnapshot, monotonic: float) -> Iterator[Gauge]:
+    yield from _identity_gauges(run)
+    for name, stamp in run.timestamps.items():
+        yield catalog.FAMILY_BY_NAME[name], (), stamp
+    for (name, labels), gauge in run.live.items():
+        if gauge.alive(monotonic):
+            yield catalog.FAMILY_BY_NAME[name], labels, gauge.value
+    if run.account is not None:
+        yield catalog.SAMPLES_IN_FLIGHT, (), run.account[0]
+        yield catalog.SAMPLES_QUEUED, (), run.account[1]
+    for source in run.sources:
+        yield catalog.SOURCE_LAST_SEEN, (source.role, source.rollouter), source.last_seen
+        yield catalog.SOURCE_CLOCK_OFFSET, (source.role, source.rollouter), source.clock_offset
+    if run.latest is not None:
+        yield from sealed_gauges(run.latest)
+    for sealed in run.window:
+        yield from version_gauges(sealed)
+    for annexes in run.annexes.values():
+        for annex in annexes.values():
+            yield from annex_gauges(annex)
+
+
+def _identity_gauges(run: RunSnapshot) -> Iterator[Gauge]:
+    yield catalog.RUN_INFO, (run.algorithm, run.model), 1.0
+    for status in catalog.RUN_STATUSES:
+        yield catalog.RUN_STATUS, (status,), float(status == run.status)
+    yield catalog.RUN_ATTEMPT, (), run.attempt
+    optional = (
+        (catalog.PARAM_VERSION, run.published),
+        (catalog.STEPS_PER_VERSION, run.steps_per_version),
+        (catalog.STALENESS_LIMIT, run.staleness_limit),
+    )
+    for family, value in optional:
+        if value is not None:
+            yield family, (), value
+
+
+def _counter(family: Family, children: Mapping[tuple[str, ...], float]) -> Iterator[Metric]:
+    if children:
+        metric = CounterMetricFamily(family.name, family.help, labels=family.labels)
+        for labels, value in children.items():
+            metric.add_metric(labels, value)
+        yield metric
+
+
+def _histogram(metric: catalog.Metric, runs: Iterable[RunSnapshot]) -> Iterator[Metric]:
+    """Cumulative buckets. prometheus_client leaves out `_sum` and `_count` where the first bound is negative."""
+    found = [(run.name, run.histograms[metric.name]) for run in runs if metric.name in run.histograms]
+    if not found or metric.buckets is None:
+        return
+    family = HistogramMetricFamily(metric.family(), metric.help, labels=("run",))
+    bounds = [*(str(bound) for bound in metric.buckets), "+Inf"]
+    for run_name, (counts, total) in found:
+        cumulative = 0
+        buckets = []
+        for bound, count in zip(bounds, counts, strict=True):
+            cumulative += count
+            buckets.append((bound, float(cumulative)))
+        family.add_metric((run_name,), buckets=buckets, sum_value=total)
+    yield family

@@ -1,0 +1,141 @@
+"""The gauges of one sealed version, and of its annexes: what the latest page and the version window both show."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from exporter import catalog
+from exporter.attributes import NS
+from exporter.catalog import Family
+from exporter.state import Annex, Clocked, Scope, SealedWindow
+
+MAX_ROLLOUTERS: Final = 64
+"""Beyond this many rollouters only their merged values, minima and maxima are series."""
+
+Gauge = tuple[Family, tuple[str, ...], float]
+"""Family, the values of its labels but `run`, value."""
+
+
+def idle_ratio(times: Clocked) -> float | None:
+    """1 - active / version_time; None for a version of no length."""
+    return 1.0 - times.active_ns / times.version_time_ns if times.version_time_ns else None
+
+
+def utilization_ratio(times: Clocked) -> float | None:
+    """Busy over offered capacity; None without capacity."""
+    return times.busy_capacity_ns / times.capacity_ns if times.capacity_ns else None
+
+
+def merged(clocked: list[Clocked]) -> Clocked:
+    """The times of several rollouters, added: ratios over them are ratios of sums."""
+    capacities = [times for times in clocked if times.capacity_ns is not None]
+    return Clocked(
+        state_ns={"": sum(times.version_time_ns for times in clocked)},
+        active_ns=sum(times.active_ns for times in clocked),
+        capacity_ns=sum(times.capacity_ns or 0 for times in capacities) if capacities else None,
+        busy_capacity_ns=sum(times.busy_capacity_ns for times in capacities),
+    )
+
+
+def sealed_gauges(sealed: SealedWindow) -> Iterator[Gauge]:
+    """What the latest gauges show of a version; a value it has not is not there."""
+    yield from _trainer_gauges(sealed.trainer)
+    yield from _rollouter_gauges(sealed.rollouters)
+    yield from _value_gauges(sealed.values)
+    for name, value in sealed.values.user.items():
+        yield catalog.unknown_family(name, "A metric of the sender's own"), (), value
+    for source, reported in sealed.reported.items():
+        for name, value in reported.items():
+            family = catalog.unknown_family(
+                f"{catalog.PREFIX}reported_{name}", "As the sender computed it, not checked", "source"
+            )
+            yield family, (source,), value
+
+
+def version_gauges(sealed: SealedWindow) -> Iterator[Gauge]:
+    """The same version in the version window, labelled with attempt and version."""
+    at = (str(sealed.attempt), str(sealed.version))
+    for family, labels, value in sealed_gauges(sealed):
+        versioned = catalog.VERSIONED.get(family.name)
+        if versioned is None and family.name.startswith(f"{catalog.PREFIX}reported_"):
+            versioned = catalog.version_family(family)
+        if versioned is not None:
+            yield versioned, (*at, *labels), value
+    yield catalog.VERSION_ONLY[catalog.VERSION_TRAIN_STEPS], at, sealed.train_steps
+    yield catalog.VERSION_ONLY[catalog.VERSION_SAMPLES], at, sealed.sample_count
+    yield catalog.VERSION_ONLY[catalog.VERSION_COMPLETE], at, 0.0 if sealed.reasons else 1.0
+    yield catalog.VERSION_ONLY[catalog.VERSION_PUBLISHED], at, sealed.timestamp_ns / NS
+
+
+def annex_gauges(annex: Annex) -> Iterator[Gauge]:
+    at = (str(annex.attempt), str(annex.version))
+    if annex.sample_count is not None and annex.kind in catalog.ANNEX_SAMPLES:
+        yield catalog.ANNEX_SAMPLES[annex.kind], at, annex.sample_count
+    if annex.size_bytes is not None and annex.kind == "checkpoint":
+        yield catalog.CHECKPOINT_BYTES, at, annex.size_bytes
+    for family, _, value in _value_gauges(annex.values):
+        named = catalog.FAMILY_BY_NAME.get(catalog.annex_family(annex.kind, family).name)
+        if named is not None:
+            yield named, at, value
+
+
+def _trainer_gauges(times: Clocked) -> Iterator[Gauge]:
+    idle = idle_ratio(times)
+    if idle is None:
+        return
+    yield catalog.TRAINER_IDLE, (), idle
+    yield catalog.TRAINER_WAIT, (), times.state_ns.get("waiting_samples", 0) / times.version_time_ns
+    yield catalog.TRAINER_ACTIVE, (), times.active_ns / NS
+    yield catalog.TRAINER_VERSION, (), times.version_time_ns / NS
+
+
+def _rollouter_gauges(rollouters: dict[str, Clocked]) -> Iterator[Gauge]:
+    for slot, times in rollouters.items():
+        if len(rollouters) > MAX_ROLLOUTERS:
+            break
+        idle, utilization = idle_ratio(times), utilization_ratio(times)
+        if idle is not None:
+            yield catalog.ROLLOUTER_IDLE, (slot,), idle
+        if utilization is not None:
+            yield catalog.ROLLOUTER_UTILIZATION, (slot,), utilization
+        yield catalog.ROLLOUTER_ACTIVE, (slot,), times.active_ns / NS
+        yield catalog.ROLLOUTER_VERSION, (slot,), times.version_time_ns / NS
+    if not rollouters:
+        return
+    together = merged(list(rollouters.values()))
+    yield from _spread_of(
+        (catalog.ROLLOUTERS_IDLE, catalog.ROLLOUTERS_IDLE_MIN, catalog.ROLLOUTERS_IDLE_MAX),
+        idle_ratio(together),
+        [idle_ratio(times) for times in rollouters.values()],
+    )
+    yield from _spread_of(
+        (
+            catalog.ROLLOUTERS_UTILIZATION,
+            catalog.ROLLOUTERS_UTILIZATION_MIN,
+            catalog.ROLLOUTERS_UTILIZATION_MAX,
+        ),
+        utilization_ratio(together),
+        [utilization_ratio(times) for times in rollouters.values()],
+    )
+
+
+def _spread_of(
+    families: tuple[Family, Family, Family], together: float | None, each: list[float | None]
+) -> Iterator[Gauge]:
+    known = [value for value in each if value is not None]
+    if together is not None and known:
+        for family, value in zip(families, (together, min(known), max(known)), strict=True):
+            yield family, (), value
+
+
+def _value_gauges(values: Scope) -> Iterator[Gauge]:
+    for name, value in values.scalars.items():
+        yield catalog.METRIC_FAMILIES[name][0], (), value
+    for name, spread in values.distributions.items():
+        low, high = spread.extremes or (None, None)
+        statistics = {"mean": spread.mean, "min": low, "max": high, "std": spread.std}
+        for statistic, family in zip(
+            catalog.DISTRIBUTION_STATISTICS, catalog.METRIC_FAMILIES[name], strict=False
+        ):
+            value_or_none = statistics[statistic]
+            if value_or_none is not None:
+                yield family, (), value_or_none

@@ -1,0 +1,95 @@
+"""What one scrape shows: an immutable picture of the ledger, taken after a commit. All its values belong together."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from exporter.ledger import Ledger
+from exporter.live import Key, LiveGauge
+from exporter.state import Annex, Labels, Run, SealedWindow, SourceLife
+from exporter.version_window import VersionWindow
+
+
+class SourceSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    role: str
+    rollouter: str
+    last_seen: float
+    clock_offset: float
+
+
+class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    algorithm: str
+    model: str
+    status: str
+    attempt: int
+    ended_at: float | None
+    published: int | None
+    sealed: int
+    open_windows: int
+    steps_per_version: int | None
+    staleness_limit: int | None
+    timestamps: Mapping[str, float]
+    counters: Mapping[str, Mapping[Labels, float]]
+    histograms: Mapping[str, tuple[tuple[int, ...], float]]
+    """Metric -> (count per bucket, sum)."""
+    live: Mapping[Key, LiveGauge]
+    account: tuple[float, float] | None
+    """Samples in flight and queued, if a queue has said so."""
+    sources: tuple[SourceSnapshot, ...]
+    latest: SealedWindow | None
+    """The newest sealed window of a published version."""
+    window: tuple[SealedWindow, ...]
+    annexes: Mapping[tuple[int, int], Mapping[str, Annex]]
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    runs: Mapping[str, RunSnapshot] = {}
+    unattributed: Mapping[str, int] = {}
+    journal_bytes: int = 0
+
+
+def take_run(ledger: Ledger, run: Run, window: VersionWindow) -> RunSnapshot:
+    attempt = run.current
+    published = [sealed for sealed in window.versions if sealed.published]
+    queue = run.sources.get(run.queue)
+    return RunSnapshot(
+        name=run.name,
+        algorithm=run.algorithm,
+        model=run.model,
+        status=run.status,
+        attempt=run.attempt,
+        ended_at=run.ended_at,
+        published=attempt.published,
+        sealed=attempt.sealed,
+        open_windows=sum(open_.exists for each in run.attempts.values() for open_ in each.open.values()),
+        steps_per_version=run.steps_per_version,
+        staleness_limit=run.staleness_limit,
+        timestamps=dict(run.timestamps),
+        counters={
+            family: {labels: total.value for labels, total in children.items()}
+            for family, children in run.counters.items()
+        },
+        histograms={name: (tuple(value.counts), value.sum.value) for name, value in run.histograms.items()},
+        live=dict(ledger.live.runs.get(run.name, {})),
+        account=None if queue is None else (queue.in_flight, queue.queued),
+        sources=tuple(
+            SourceSnapshot(
+                role=life.role, rollouter=life.slot, last_seen=life.last_seen, clock_offset=life.clock_offset
+            )
+            for life in _speaking(run).values()
+        ),
+        latest=published[-1] if published else None,
+        window=tuple(window.versions),
+        annexes={key: dict(annexes) for key, annexes in window.annexes.items()},
+    )
+
+
+def _speaking(run: Run) -> dict[tuple[str, str], SourceLife]:
+    """Of each role and slot the life heard last, unless it said that it ended."""
+    newest: dict[tuple[str, str], SourceLife] = {}
+    for life in run.sources.values():
+        key = (life.role, life.slot)
+        if not life.ended and (key not in newest or life.last_seen >= newest[key].last_seen):
+            newest[key] = life
+    return newest

@@ -1,0 +1,62 @@
+"""The counters of a run that a record moves: what it brings into histograms, and what was wrong with its values."""
+
+from typing import Final
+
+import msgspec
+
+from exporter import catalog
+from exporter.control import Record
+from exporter.state import Histogram, Run
+from exporter.values import Spread, user_family
+from runtime.telemetry import schema
+
+MAX_USER_METRICS: Final = 300
+"""Names of one run that the catalogue does not know; each may become a series per version."""
+
+
+def refuse(run: Run, reason: str, wall: float, *, by: int = 1) -> None:
+    """Count a refused record or value. `reason` is one of `catalog.REJECT_REASONS`."""
+    run.count(catalog.REJECTED_RECORDS, reason, by=by)
+    run.stamp(catalog.LAST_REJECTED, wall)
+
+
+def admit_names(run: Run, record: Record, wall: float) -> Record:
+    """The record without the user metrics whose family another name has, or that are too many."""
+    families = {name: user_family(name) for name in record.user_values}
+    families |= {name: f"{catalog.PREFIX}reported_{name}" for name in record.reported}
+    refused = set()
+    for name, family in families.items():
+        first = run.user_names.get(family, name)
+        if first != name:
+            refuse(run, "collision", wall)
+            refused.add(name)
+        elif family not in run.user_names and len(run.user_names) >= MAX_USER_METRICS:
+            refuse(run, "limit", wall)
+            refused.add(name)
+        else:
+            run.user_names[family] = name
+    if not refused:
+        return record
+    return msgspec.structs.replace(
+        record,
+        user_values={name: value for name, value in record.user_values.items() if name not in refused},
+        reported={name: value for name, value in record.reported.items() if name not in refused},
+    )
+
+
+def count_values(run: Run, record: Record, wall: float) -> None:
+    """Count what was wrong with a record's values, and add its distributions to the run's histograms."""
+    for name, count in record.nonfinite.items():
+        run.count(catalog.NONFINITE_VALUES, name, by=count)
+        run.stamp(catalog.LAST_NONFINITE, wall)
+    for name, count in record.out_of_range.items():
+        run.count(catalog.OUT_OF_RANGE, name, by=count)
+    for reason in record.problems:
+        refuse(run, reason, wall)
+    if record.kind in schema.ANNEX_SPANS:
+        return  # another cohort: it never enters the trained one's histograms
+    for name, value in record.values.items():
+        if isinstance(value, Spread) and value.buckets is not None:
+            histogram = run.histograms.setdefault(name, Histogram(counts=[0] * len(value.buckets)))
+            histogram.counts = [a + b for a, b in zip(histogram.counts, value.buckets, strict=True)]
+            histogram.sum.add(value.distribution.sum)
