@@ -10,6 +10,7 @@ code. The ambient span is never a parent; a train step links to the rollouts it 
 """
 
 import atexit
+import itertools
 import os
 import threading
 import time
@@ -71,8 +72,9 @@ class Telemetry:
             ParentBased(root=TraceIdRatioBased(config.detail_sampling)),
             lambda span: self._intake("detail", span),
         )
-        self._lock = threading.Lock()
-        self._seq = 0
+        # Re-entrant, and the counter atomic: a signal handler may speak while its thread is speaking.
+        self._lock = threading.RLock()
+        self._seqs = itertools.count(1)
         self._cpu_seconds = 0.0
         self._closed = False
         self._instruments = Instruments(
@@ -114,8 +116,7 @@ class Telemetry:
         if len(linked) < len(links):
             span.set_attribute(schema.LINKS_DROPPED, len(links) - len(linked))
         with self._lock:
-            self._seq += 1
-            span.set_attribute(schema.SEQ, self._seq)
+            span.set_attribute(schema.SEQ, next(self._seqs))
             span.set_attribute(schema.PARAM_VERSION, param_version)
             span.end(end_ns)
             self._cpu_seconds += time.thread_time() - began
@@ -177,10 +178,10 @@ class Telemetry:
         if self._is_inert() or not self._deliveries:
             return True
         deadline = time.monotonic() + timeout_seconds
-        collected = self._instruments.collect(timeout_seconds)
         for delivery in self._deliveries:
             delivery.start_flush()
-        # All of them are at work now: a hanging one uses up its own time only.
+        # All are at work now: a callback or an endpoint that hangs takes no time from the others.
+        collected = self._instruments.collect(timeout_seconds)
         flushed = [
             delivery.wait_flushed(max(deadline - time.monotonic(), 0.0)) for delivery in self._deliveries
         ]

@@ -2,8 +2,10 @@
 
 import math
 import random
+import signal
 import threading
 from collections.abc import Mapping, Sequence
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -120,6 +122,38 @@ def test_seq_counts_every_control_span_without_gaps_from_any_thread(
     assert telemetry.flush(WATCHDOG_SECONDS)
     assert [span.attributes["asyncrl.seq"] for span in sink.named(schema.TRAIN_STEP)] == list(range(1, 201))
     assert "asyncrl.seq" not in sink.named(schema.ROLLOUT)[0].attributes
+
+
+def test_a_signal_handler_may_speak_while_its_thread_is_speaking(
+    sink: OtlpSink, make_telemetry: MakeTelemetry
+) -> None:
+    telemetry = make_telemetry(sink.url)
+    interrupts = [0]
+    done = threading.Event()
+    main = threading.get_ident()
+
+    def interrupt() -> None:
+        while not done.wait(0.001):
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+    def on_signal(_signal: int, _frame: FrameType | None) -> None:
+        interrupts[0] += 1
+        step(telemetry)
+
+    before = signal.signal(signal.SIGUSR1, on_signal)
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    spoken = 0
+    while interrupts[0] < 50:
+        step(telemetry)
+        spoken += 1
+    done.set()
+    interrupter.join()
+    signal.signal(signal.SIGUSR1, before)
+    assert telemetry.flush(WATCHDOG_SECONDS)
+    assert sorted(int(str(span.attributes[schema.SEQ])) for span in sink.spans) == list(
+        range(1, spoken + interrupts[0] + 1)
+    )
 
 
 def test_a_dropped_control_span_leaves_a_hole_in_seq(sink: OtlpSink, make_telemetry: MakeTelemetry) -> None:
