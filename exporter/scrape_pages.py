@@ -6,7 +6,7 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from exporter.config import ExporterConfig
@@ -26,6 +26,7 @@ _LINKS = """<!doctype html><title>asyncrl exporter</title><h1>asyncrl exporter</
 </ul>
 """
 _JSON = "application/json"
+_USUAL_LIMIT = 1000
 _LARGEST_LIMIT = 100_000
 
 
@@ -89,16 +90,23 @@ class ScrapePages:
         return Response(msgspec.json.encode(answer), media_type=_JSON)
 
     async def _versions(self, request: Request) -> Response:
-        run: str = request.path_params["run"]
         query = request.query_params
-        first = _integer(query, "from", default=None, least=0)
-        last = _integer(query, "to", default=None, least=0)
-        limit = _integer(query, "limit", default=1000, least=1, most=_LARGEST_LIMIT)
-        cursor = query.get("cursor", "")
         form = query.get("format", "json")
         if form not in ("json", "csv"):
             raise MalformedRequest(f"format must be json or csv, got {form!r}")
-        raise NotImplementedError(run, first, last, limit, cursor)
+        versions = await run_in_threadpool(
+            history.list_versions,
+            self._ingest,
+            request.path_params["run"],
+            first=_integer(query, "from", least=0),
+            last=_integer(query, "to", least=0),
+            limit=_integer(query, "limit", least=1, most=_LARGEST_LIMIT) or _USUAL_LIMIT,
+            cursor=query.get("cursor", ""),
+        )
+        if form == "csv":
+            following = {"x-next-cursor": versions["next"]} if versions["next"] else {}
+            return StreamingResponse(history.versions_csv(versions), media_type="text/csv", headers=following)
+        return Response(await run_in_threadpool(msgspec.json.encode, versions), media_type=_JSON)
 
 
 async def _refusal(request: Request, error: Exception) -> Response:
@@ -106,12 +114,10 @@ async def _refusal(request: Request, error: Exception) -> Response:
     return PlainTextResponse(f"{error}\n", status_code=status)
 
 
-def _integer(
-    query: Mapping[str, str], name: str, *, default: int | None, least: int, most: int = 2**63 - 1
-) -> int | None:
+def _integer(query: Mapping[str, str], name: str, *, least: int, most: int = 2**62) -> int | None:
     text = query.get(name, "")
     if not text:
-        return default
+        return None
     if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
         raise MalformedRequest(f"{name} must be an integer in {least}..{most}, got {text!r}")
     return int(text)
