@@ -43,6 +43,8 @@ def shuffled_advantages(seed: int) -> Advantages:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Learning:
+    """What one training run achieved, and the time that its halves took."""
+
     exact_match: list[float]
     """Sampled, of each step."""
     greedy: float

@@ -27,6 +27,8 @@ from runtime.types import Response, Sample, Ticket
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineConfig:
+    """How many responses decode together, and how each of them is sampled."""
+
     capacity_responses: int = 256
     """Responses that decode together, at least 1."""
     max_new_tokens: int = 7

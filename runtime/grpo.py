@@ -13,6 +13,8 @@ from runtime.errors import RuntimeConfigError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GrpoConfig:
+    """The trust region around the behaviour policy, and the entropy bonus."""
+
     clip_low: float = 0.2
     """The importance ratio is clipped below 1 - clip_low, 0..1."""
     clip_high: float = 0.28
@@ -45,6 +47,8 @@ def group_advantages(rewards: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class TokenLoss:
+    """The loss of a batch, and what there is to say about it."""
+
     loss: Tensor
     """(): what is minimised, the entropy bonus included."""
     ratio: Tensor

@@ -3,6 +3,7 @@
 Shapes: P samples, G responses of each, R responses that are trained on, T tokens, N response tokens, V vocabulary.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
@@ -31,6 +32,7 @@ class OptimizerConfig:
     final_fraction: float = 0.1
     """Of the peak, 0..1. A constant rate (1) wobbles by 0.1 to 0.2 exact match late in the default run."""
     betas: tuple[float, float] = (0.9, 0.95)
+    """Decay of the first and second moment, each at least 0 and below 1."""
     weight_decay: float = 0.0
     """At least 0."""
     max_grad_norm: float = 1.0
@@ -38,14 +40,15 @@ class OptimizerConfig:
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "total_steps", "max_grad_norm"):
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise RuntimeConfigError(f"{name} must be above 0, got {getattr(self, name)}")
         for name in ("warmup_steps", "weight_decay"):
-            if not getattr(self, name) >= 0:
+            if not 0 <= getattr(self, name) < math.inf:
                 raise RuntimeConfigError(f"{name} must be at least 0, got {getattr(self, name)}")
-        for name, value in (("final_fraction", self.final_fraction), ("betas", self.betas)):
-            if not all(0.0 <= part <= 1.0 for part in (value if isinstance(value, tuple) else (value,))):
-                raise RuntimeConfigError(f"{name} must be in 0..1, got {value}")
+        if not 0 <= self.final_fraction <= 1:
+            raise RuntimeConfigError(f"final_fraction must be in 0..1, got {self.final_fraction}")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise RuntimeConfigError(f"betas must be at least 0 and below 1, got {self.betas}")
 
     def learning_rate_at(self, step: int) -> float:
         """The rate of step 1, 2, 3, ...: with the defaults 2e-4 at step 1 and 1e-4 at step 320."""
@@ -82,6 +85,8 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepResult:
+    """What one train step measured; the values of its `asyncrl.train_step` span that a learner can know."""
+
     values: dict[str, float | list[float]]
     """By metric name; a distribution is the list of its values. Without a trained sample, no metric of the loss."""
     trained_sample_count: int

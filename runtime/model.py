@@ -18,6 +18,8 @@ from runtime.tokenizer import HuggingFaceTokenizer, SymbolTokenizer, Tokenizer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
+    """Which policy is trained."""
+
     path: str = ""
     """Directory of a Hugging Face causal LM with its tokenizer; empty: the embedded 84 k-parameter Llama."""
 

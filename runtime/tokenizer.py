@@ -8,6 +8,8 @@ from runtime.errors import RuntimeConfigError
 
 
 class Tokenizer(Protocol):
+    """What the engine, the learner and scoring need of a tokenizer."""
+
     pad_id: int
     eos_id: int
 

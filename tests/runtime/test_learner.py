@@ -157,11 +157,11 @@ def test_the_schedule_advances_with_every_step() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("learning_rate", 0.0),
+        ("learning_rate", float("inf")),
         ("total_steps", 0),
         ("warmup_steps", -1),
         ("final_fraction", 1.5),
-        ("betas", (0.9, -1.0)),
+        ("betas", (0.9, 1.0)),
         ("weight_decay", float("nan")),
         ("max_grad_norm", 0.0),
     ],
