@@ -103,8 +103,9 @@ class Delivery:
     def offer_metrics(self, body: bytes) -> None:
         """Post `body`, unless a newer one comes first."""
         with self._changed:
-            self._metrics = body
-            self._changed.notify_all()
+            if not self._closed:
+                self._metrics = body
+                self._changed.notify_all()
 
     def start_flush(self) -> None:
         """Try at once what waits, whatever the back-off; `wait_flushed` waits for the answers."""
@@ -126,6 +127,7 @@ class Delivery:
         with self._changed:
             self._closed = True
             self._put_back()
+            self._metrics = None
             unsent = self._buffer.drop_all()
             self._changed.notify_all()
         if unsent:

@@ -62,7 +62,7 @@ class Endpoint:
             )
         # requests lets some errors of urllib3 and of the socket through.
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-            return Answer(status=0, reason=type(error).__name__)
+            return Answer(status=0, reason=f"no answer ({_root_cause(error)!r})")
         if 200 <= response.status_code < 300:
             rejected, reason = _partial_success(path, response.content)
             return Answer(status=response.status_code, rejected=rejected, reason=reason)
@@ -74,6 +74,13 @@ class Endpoint:
 
     def close(self) -> None:
         self._session.close()
+
+
+def _root_cause(error: BaseException) -> BaseException:
+    """What the socket said, without the layers around it and the URL they quote."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return error
 
 
 def _partial_success(path: str, content: bytes) -> tuple[int, str]:

@@ -115,7 +115,8 @@ class Instruments:
             self._asked += 1
             mine = self._asked
             self._changed.notify_all()
-            return self._changed.wait_for(lambda: self._collected >= mine, timeout_seconds)
+            self._changed.wait_for(lambda: self._closed or self._collected >= mine, timeout_seconds)
+            return self._collected >= mine
 
     def close(self) -> None:
         with self._changed:
