@@ -98,7 +98,7 @@ def _protobuf_of_json(signal: Signal, body: bytes) -> bytes:
         if not isinstance(document, dict):
             raise MalformedRequest(f"OTLP JSON must be an object, got {type(document).__name__}")
         json_format.ParseDict(document, message, ignore_unknown_fields=True)
-    except (ValueError, RecursionError, json_format.ParseError) as error:
+    except (ValueError, OverflowError, RecursionError, json_format.ParseError) as error:
         reason = "nested too deep" if isinstance(error, RecursionError) else _one_line(error)
         raise MalformedRequest(f"not an OTLP JSON {signal} request: {reason}") from error
     return message.SerializeToString()

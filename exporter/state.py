@@ -178,6 +178,8 @@ class Run(msgspec.Struct, kw_only=True):
     """Source id of the queue whose account is on the page."""
     user_names: dict[str, str] = {}
     """Family -> the first wire name that became it; a second name is a collision."""
+    collisions: set[str] = set()
+    """Names that came second, of which the log has said so."""
 
     def count(self, family: catalog.Family, *labels: str, by: float = 1.0) -> None:
         children = self.counters.setdefault(family.name, {})

@@ -1,5 +1,6 @@
 """The counters of a run that a record moves: what it brings into histograms, and what was wrong with its values."""
 
+import logging
 from typing import Final
 
 import msgspec
@@ -9,6 +10,8 @@ from exporter.control import Record
 from exporter.state import Histogram, Run
 from exporter.values import Spread, user_family
 from runtime.telemetry import schema
+
+log = logging.getLogger(__name__)
 
 MAX_USER_METRICS: Final = 300
 """Names of one run that the catalogue does not know; each may become a series per version."""
@@ -30,6 +33,7 @@ def admit_names(run: Run, record: Record, wall: float) -> Record:
         if first != name:
             refuse(run, "collision", wall)
             refused.add(name)
+            _say_collision(run, name, first, family)
         elif family not in run.user_names and len(run.user_names) >= MAX_USER_METRICS:
             refuse(run, "limit", wall)
             refused.add(name)
@@ -42,6 +46,13 @@ def admit_names(run: Run, record: Record, wall: float) -> Record:
         user_values={name: value for name, value in record.user_values.items() if name not in refused},
         reported={name: value for name, value in record.reported.items() if name not in refused},
     )
+
+
+def _say_collision(run: Run, name: str, first: str, family: str) -> None:
+    """Once for each name, and not for ever."""
+    if name not in run.collisions and len(run.collisions) < MAX_USER_METRICS:
+        run.collisions.add(name)
+        log.warning("run %r: %r is left out, %r came first as %s", run.name, name, first, family)
 
 
 def count_values(run: Run, record: Record, wall: float) -> None:

@@ -129,7 +129,7 @@ class Emitter:
         version: int | None,
         attributes: Mapping[str, Plain | None] | None = None,
         *,
-        values: Mapping[str, Plain] | None = None,
+        values: Mapping[str, Any] | None = None,
         states: Mapping[str, float] | None = None,
         seq: int | None = None,
         numbered: bool = True,
@@ -163,7 +163,7 @@ class Emitter:
         step: int,
         step_in_window: int | None = None,
         *,
-        values: Mapping[str, Plain] | None = None,
+        values: Mapping[str, Any] | None = None,
         sample_count: int | None = None,
         trained_sample_count: int | None = None,
         token_count: int | None = None,
@@ -218,7 +218,7 @@ class Emitter:
         """The end of the run, or of this source; `version` is the last one published."""
         return self.span("run_end", version, {"asyncrl.status": status}, **span)
 
-    def window(self, version: int, steps: Iterable[Mapping[str, Plain]], **sync: Any) -> list[Span]:
+    def window(self, version: int, steps: Iterable[Mapping[str, Any]], **sync: Any) -> list[Span]:
         """A whole window: a step of 8 samples for each mapping of values, then the sync."""
         spans = [
             self.train_step(version, self._step(), number, values=values, sample_count=8)

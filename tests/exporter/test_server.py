@@ -1,6 +1,8 @@
 """The running exporter over HTTP: routes, limits, negotiation, start and stop."""
 
+import csv
 import gzip
+import io
 import json
 import signal
 import socket
@@ -10,14 +12,14 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 import requests
 
 from tests.exporter.conftest import ROOT, StartedExporter, StartExporter
 from tests.page import check_page
-from tests.wire import WATCHDOG_SECONDS, Emitter, Scrape, post_raw
+from tests.wire import WATCHDOG_SECONDS, Emitter, Scrape, post_raw, scrape_until
 
 JSON = "application/json"
 
@@ -268,3 +270,48 @@ def test_help_names_every_flag() -> None:
     assert ended.returncode == 0
     for flag in ("--listen", "--otlp", "--data-dir", "--config", "--grace", "--endpoints-file"):
         assert flag in ended.stdout
+
+
+def test_the_history_is_read_page_by_page_as_json_and_csv(exporter: StartedExporter) -> None:
+    run = 'lab/"7" %2F \N{GRINNING FACE}'
+    trainer = Emitter(exporter.otlp, run=run)
+    for version in range(1, 6):
+        assert trainer.post(*trainer.window(version, [{"policy_loss": float(version)}])).rejected == 0
+    scrape_until(exporter.metrics, lambda page: page.value("asyncrl_policy_loss", run=run) == 5.0)
+    url = f"{exporter.metrics}/api/v1/runs/{quote(run, safe='')}/versions"
+    whole = get(url)
+    assert whole.headers["content-type"] == JSON
+    assert whole.json()["run"] == run
+    losses = [version["metrics"]["policy_loss"] for version in whole.json()["versions"]]
+    assert (losses, whole.json()["next"]) == ([1.0, 2.0, 3.0, 4.0, 5.0], None)
+
+    seen, cursor = [], ""
+    while cursor is not None:
+        part = get(f"{url}?limit=2&cursor={cursor}").json()
+        seen.append([version["param_version"] for version in part["versions"]])
+        cursor = part["next"]
+    assert seen == [[1, 2], [3, 4], [5]]
+
+    some = get(f"{url}?from=2&to=3&format=csv")
+    assert some.headers["content-type"] == "text/csv; charset=utf-8"
+    rows = list(csv.DictReader(io.StringIO(some.text)))
+    assert [(row["param_version"], row["metrics.policy_loss"]) for row in rows] == [
+        ("2", "2.0"),
+        ("3", "3.0"),
+    ]
+    assert get(f"{url}?limit=4&format=csv").headers["x-next-cursor"] == "1.4"
+    for query in ("limit=0", "limit=x", "from=-1", "format=xml", "cursor=x"):
+        refused = get(f"{url}?{query}")
+        assert (refused.status_code, refused.headers["content-type"]) == (400, "text/plain; charset=utf-8")
+
+
+def test_runs_are_listed_by_name(exporter: StartedExporter) -> None:
+    for run in ("b", "a"):
+        trainer = Emitter(exporter.otlp, run=run, source=run)
+        trainer.post(*trainer.window(1, [{}]))
+    scrape_until(exporter.metrics, lambda page: page.value("asyncrl_param_version", run="a") == 1)
+    listed = get(exporter.metrics + "/api/v1/runs").json()["runs"]
+    assert [(run["run"], run["status"], run["param_version"]) for run in listed] == [
+        ("a", "running", 1),
+        ("b", "running", 1),
+    ]
