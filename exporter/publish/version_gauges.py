@@ -16,8 +16,9 @@ Gauge = tuple[Family, tuple[str, ...], float]
 
 
 def idle_ratio(times: Clocked) -> float | None:
-    """1 - active / version_time; None for a version of no length."""
-    return 1.0 - times.active_ns / times.version_time_ns if times.version_time_ns else None
+    """Idle over version_time, idle being all that is not active; None for a version of no length."""
+    total_ns = times.version_time_ns
+    return (total_ns - times.active_ns) / total_ns if total_ns else None
 
 
 def utilization_ratio(times: Clocked) -> float | None:
