@@ -90,6 +90,11 @@ class SampleAccount:
             return "paused_queue_full"
         return None
 
+    @property
+    def room(self) -> int:
+        """Tickets that can be had now."""
+        return max(0, min(self.budget - self.used, self.capacity - self.in_flight - self.queued))
+
     def acquire(self) -> int:
         """A new ticket. In flight counts against the capacity, so that a put never finds the queue full."""
         assert self.pause() is None, "acquire() asked for while pause() names a reason"

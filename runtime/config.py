@@ -22,6 +22,7 @@ from runtime.errors import RuntimeConfigError
 from runtime.grpo import GrpoConfig
 from runtime.learner import OptimizerConfig
 from runtime.model import ModelConfig
+from runtime.telemetry.config import Identity, TelemetryConfig
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\s/]+):(?P<port>\d{1,5})")
@@ -54,22 +55,6 @@ class ExporterAddresses:
             "another address than listen",
             self.otlp,
         )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TelemetrySettings:
-    endpoints: tuple[str, ...] = ()
-    """OTLP/HTTP base URLs that every process sends to, e.g. http://127.0.0.1:4318. With any, the run starts no
-    exporter of its own."""
-    detail_sampling: float = 0.1
-    """Share of the responses whose detail spans are sent, 0..1. Control spans are always sent."""
-
-    def __post_init__(self) -> None:
-        for endpoint in self.endpoints:
-            require(
-                endpoint.startswith(("http://", "https://")), "endpoints", "a list of http(s) URLs", endpoint
-            )
-        require(0.0 <= self.detail_sampling <= 1.0, "detail_sampling", "in 0..1", self.detail_sampling)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,14 +100,13 @@ class RunConfig:
     """Samples in flight and queued together, at least required_samples; 0: as many as the budget of tickets."""
     failed_samples_in_a_row: int = 32
     """A rollouter gives up, and the run fails, after so many samples without one that could be scored, at least 1."""
-    warm_start: bool = True
-    """Forty supervised steps before version 0. Needed by the embedded model; for a trained one, set it to false."""
     model: ModelConfig = field(default_factory=ModelConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     grpo: GrpoConfig = field(default_factory=GrpoConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     exporter: ExporterAddresses = field(default_factory=ExporterAddresses)
-    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
+    """With endpoints given, the run starts no exporter of its own."""
     resources: Resources = field(default_factory=Resources)
 
     def __post_init__(self) -> None:
@@ -162,6 +146,16 @@ class RunConfig:
     @property
     def folder(self) -> Path:
         return Path(self.runs_dir) / self.run_id
+
+    def identity(self, role: str, *, rollouter: str | None = None) -> Identity:
+        """Who an actor of this run is, for its telemetry."""
+        return Identity(
+            run_id=self.run_id,
+            role=role,
+            model_name=Path(self.model.path).name or "embedded-llama",
+            steps_per_version=self.steps_per_version,
+            rollouter=rollouter,
+        )
 
 
 _LEAST: Mapping[str, int] = {
@@ -263,7 +257,8 @@ def _convert(settings: dict[str, Any]) -> RunConfig:
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$")
         path = path.strip("`").removeprefix(".")
-        if isinstance(error.__cause__, RuntimeConfigError):
+        if isinstance(error.__cause__, ValueError):
+            # The record itself refused; its message starts with its own key.
             raise RuntimeConfigError(f"{path}.{reason}" if path else reason) from error
         value: Any = settings
         for key in path.split("[")[0].split("."):

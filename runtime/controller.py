@@ -1,0 +1,133 @@
+"""The controller: starts everything, watches everything, and ends everything, whatever happens.
+
+tickets out, samples back, weights over: the queue decides who may work, the controller only who lives.
+
+                +--------------------- controller ---------------------+
+                | start, heartbeat, stop, end, summary, final wait     |
+                +------+------------------+------------------+---------+
+                       |                  |                  |
+      acquire          v       take       v                  v
++-----------+  <--  +-------+  -->  +---------+        +----------+
+| rollouter |  -->  | queue |  <--  | trainer |        | exporter |  <-- telemetry of all
++-----------+  put  +-------+ settle+---------+        +----------+
+      ^                                  |
+      +---------- weights (sync) --------+
+
+who waits    for what                              who unblocks it
+rollouter    a ticket: the budget is used up       trainer (sync), or a failed sample (refund)
+rollouter    a ticket: the queue is full           trainer (step ended)
+rollouter    a ticket: the data has ended          the end of the run
+trainer      a batch                               rollouters (put), or the end of the data
+trainer      a weight sync                         the last rollouter that has loaded
+controller   the first of: trainer done, an actor dead, no heartbeat, a signal
+controller   the last seal and a scrape of it      the exporter, a deadline, or a second Ctrl-C
+"""
+
+import asyncio
+import json
+import signal
+import sys
+import time
+import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+
+from runtime.config import RunConfig, dump_config
+from runtime.crew import Crew
+from runtime.errors import RunFailedError
+from runtime.exporter_process import ExporterProcess
+from runtime.live_view import LiveView
+from runtime.race import race
+from runtime.ray_cluster import ray_cluster
+from runtime.summary import build_summary
+from runtime.telemetry import schema
+
+
+class Interrupt:
+    """SIGINT and SIGTERM: the first stops the run, the second skips the final wait."""
+
+    def __init__(self) -> None:
+        self.first = asyncio.Event()
+        self.second = asyncio.Event()
+        self.number = 0
+
+    def listen(self) -> None:
+        """Ray replaces the handler of SIGTERM when it starts: call this once more then."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._receive, number)
+
+    def _receive(self, number: int) -> None:
+        if self.first.is_set():
+            self.second.set()
+            return
+        self.number = number
+        self.first.set()
+        print("asyncrl run: stopping; once more to skip the wait for the last scrape", file=sys.stderr)
+
+
+async def run(config: RunConfig) -> int:
+    """Carry out the run; the exit code: 0 completed, 1 failed, 130 or 143 stopped by a signal.
+
+    Raises ExporterStartError. Nothing that it started is left behind.
+    """
+    started = time.monotonic()
+    interrupt = Interrupt()
+    interrupt.listen()
+    config.folder.mkdir(parents=True)
+    (config.folder / "config.yaml").write_text(dump_config(config))
+    async with _telemetry_target(config) as (config, exporter, metrics_url):
+        with ray_cluster():
+            interrupt.listen()
+            crew = Crew(config)
+            with LiveView(versions=config.versions, metrics_url=metrics_url) as view:
+                status = await _work(crew, view, interrupt, config)
+            reports = await crew.end(status)
+        wall_seconds = time.monotonic() - started
+        summary = build_summary(config, status=status, wall_seconds=wall_seconds, reports=reports)
+        summary_file = config.folder / "summary.json"
+        summary_file.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
+        print(f"asyncrl run: {status}; {summary_file}", file=sys.stderr)
+        if exporter is not None and exporter.owned:
+            await race(exporter.published(config.run_id), interrupt.second.wait())
+    if status == schema.STOPPED:
+        return 128 + interrupt.number
+    return 0 if status == schema.COMPLETED else 1
+
+
+async def _work(crew: Crew, view: LiveView, interrupt: Interrupt, config: RunConfig) -> str:
+    """The status in which the run ends: by itself, by a signal, or by a failure, whose cause is printed."""
+    ended: list[str] = []
+
+    async def work() -> None:
+        ended.append(await crew.work(view))
+
+    try:
+        await race(work(), interrupt.first.wait())
+    except RunFailedError as error:
+        log_file = config.folder / "failure.log"
+        log_file.write_text("".join(traceback.format_exception(error)))
+        print(f"asyncrl run: failed: {error} (more in {log_file})", file=sys.stderr)
+        return schema.FAILED
+    return ended[0] if ended else schema.STOPPED
+
+
+@asynccontextmanager
+async def _telemetry_target(
+    config: RunConfig,
+) -> AsyncIterator[tuple[RunConfig, ExporterProcess | None, str]]:
+    """The settings with the endpoints to send to, the exporter if the run has one, and the URL of /metrics."""
+    if config.telemetry.endpoints:
+        yield config, None, ""
+        return
+    exporter = ExporterProcess(config.exporter, config.folder)
+    endpoints = await exporter.start()
+    supervision = asyncio.create_task(exporter.supervise())
+    try:
+        telemetry = replace(config.telemetry, endpoints=(endpoints.otlp,))
+        yield replace(config, telemetry=telemetry), exporter, f"{endpoints.metrics}/metrics"
+    finally:
+        supervision.cancel()
+        with suppress(asyncio.CancelledError):
+            await supervision
+        await exporter.stop()

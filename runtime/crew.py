@@ -1,0 +1,159 @@
+"""The actors of one run: started together, watched together, ended in an order that loses nothing.
+
+The end: rollouters stop (their last records are sent) -> the queue closes the account -> the trainer ends the run.
+An actor that is dead or does not answer is left behind; Ray's shutdown kills it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn, TypeVar
+
+import ray
+from ray.exceptions import RayActorError, RayError, RayTaskError
+
+from runtime.config import RunConfig
+from runtime.errors import ActorFailedError, RunFailedError
+from runtime.live_view import LiveView, Statuses
+from runtime.reports import QueueReport, RollouterReport, TrainerReport
+from runtime.rollouter import Rollouter
+from runtime.run_end import end_telemetry
+from runtime.sample_queue import SampleQueue
+from runtime.summary import Reports
+from runtime.telemetry import schema
+from runtime.telemetry.emitter import Telemetry
+from runtime.trainer import Trainer
+
+T = TypeVar("T")
+
+_HEARTBEAT_SECONDS = 1.0
+_SILENCE_SECONDS = 25.0
+"""An actor whose loop does not answer for so long counts as failed."""
+_STOP_SECONDS = 8.0
+"""Patience with each of the three steps of the end, so that a failed run is over within 30 s."""
+_EVALUATION_SECONDS = 600.0
+_AFTERMATH_SECONDS = 1.5
+
+
+class Crew:
+    """Needs a running event loop and a Ray to live on."""
+
+    def __init__(self, config: RunConfig) -> None:
+        resources = config.resources
+        self._config = config
+        self._queue: Any = _actor(SampleQueue, 0.0).remote(config)
+        self._rollouters: dict[str, Any] = {
+            str(slot): _actor(Rollouter, resources.rollouter_gpus).remote(config, str(slot), self._queue)
+            for slot in range(config.rollouters)
+        }
+        self._trainer: Any = _actor(Trainer, resources.trainer_gpus).remote(
+            config, self._queue, self._rollouters
+        )
+        self._version = 0
+        self._rollouts = {
+            slot: asyncio.create_task(_answer(f"rollouter {slot}", rollouter.run.remote()))
+            for slot, rollouter in self._rollouters.items()
+        }
+        self._training: asyncio.Task[str] = asyncio.create_task(
+            _answer("trainer", self._trainer.run.remote())
+        )
+
+    async def work(self, view: LiveView) -> str:
+        """The status in which training ends by itself. Raises RunFailedError if an actor fails or falls silent."""
+        showing = asyncio.create_task(self._show_versions(view))
+        heart = asyncio.create_task(self._watch_heartbeats(view))
+        watched = [self._training, *self._rollouts.values(), heart]
+        try:
+            await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+            if self._training.done() and not self._training.exception():
+                return self._training.result()
+            # One death makes others fail: give the one that it began with the time to be noticed.
+            await asyncio.wait(watched, timeout=_AFTERMATH_SECONDS)
+            raise _first_cause([task for task in watched if task.done()])
+        finally:
+            for task in (showing, heart):
+                task.cancel()
+            await asyncio.gather(showing, heart, return_exceptions=True)
+
+    async def end(self, status: str) -> Reports:
+        """End the run as `status`. What an actor does not answer in time is missing from the reports."""
+        stops = [rollouter.stop.remote(status) for rollouter in self._rollouters.values()]
+        stops.append(self._trainer.stop.remote())
+        everybody = [*self._rollouts.values(), self._training]
+        await asyncio.wait([*everybody, *map(asyncio.ensure_future, stops)], timeout=_STOP_SECONDS)
+        rollouters: list[RollouterReport] = [
+            task.result() for task in self._rollouts.values() if task.done() and not task.exception()
+        ]
+        queue: QueueReport | None = await _or_none(self._queue.close.remote(status), _STOP_SECONDS)
+        patience = _EVALUATION_SECONDS if status == schema.COMPLETED else _STOP_SECONDS
+        trainer: TrainerReport | None = await _or_none(self._trainer.end.remote(status), patience)
+        if trainer is None:
+            await self._end_for_the_trainer(status)
+        for task in everybody:
+            task.cancel()
+        await asyncio.gather(*everybody, return_exceptions=True)
+        return Reports(trainer=trainer, rollouters=rollouters, queue=queue)
+
+    async def _end_for_the_trainer(self, status: str) -> None:
+        telemetry = Telemetry(self._config.telemetry, self._config.identity(schema.CONTROLLER))
+        await end_telemetry(telemetry, status=status, param_version=self._version)
+
+    async def _show_versions(self, view: LiveView) -> None:
+        # A trainer that cannot answer is the business of those who watch it.
+        with suppress(RayError):
+            while True:
+                for report in await self._trainer.versions_after.remote(self._version):
+                    self._version = report.version
+                    view.version(report)
+
+    async def _watch_heartbeats(self, view: LiveView) -> NoReturn:
+        patience: float | None = None  # the first answer comes when everything has been imported
+        while True:
+            trainer, queue, *rollouters = await asyncio.gather(
+                _answer("trainer", self._trainer.status.remote(), patience),
+                _answer("queue", self._queue.status.remote(), patience),
+                *(
+                    _answer(f"rollouter {slot}", rollouter.status.remote(), patience)
+                    for slot, rollouter in self._rollouters.items()
+                ),
+            )
+            view.refresh(Statuses(trainer, queue, rollouters))
+            patience = _SILENCE_SECONDS
+            await asyncio.sleep(_HEARTBEAT_SECONDS)
+
+
+def _actor(role: type, gpus: float) -> Any:
+    # An actor that died has lost its state: a restarted one would only hide that.
+    return ray.remote(role).options(num_cpus=0, num_gpus=gpus, max_restarts=0)
+
+
+async def _answer(name: str, answer: Awaitable[T], patience_seconds: float | None = None) -> T:
+    """The answer of an actor; its failure, death or silence as a RunFailedError that names it."""
+    try:
+        return await asyncio.wait_for(answer, patience_seconds)
+    except RayTaskError as error:
+        cause = error.cause
+        raise RunFailedError(f"{name}: {type(cause).__name__}: {_first_line(cause)}") from error
+    except RayActorError as error:
+        raise ActorFailedError(f"{name} died: {_first_line(error)}") from error
+    except TimeoutError as error:
+        raise ActorFailedError(f"{name} has not answered for {patience_seconds:.0f} s") from error
+
+
+async def _or_none(answer: Awaitable[T], patience_seconds: float) -> T | None:
+    try:
+        return await asyncio.wait_for(answer, patience_seconds)
+    except (RayError, TimeoutError):
+        return None
+
+
+def _first_cause(tasks: Sequence[asyncio.Task[Any]]) -> BaseException:
+    """The death of an actor rather than what it did to those who waited for it."""
+    errors = [error for task in tasks if (error := task.exception())]
+    return next((error for error in errors if isinstance(error, ActorFailedError)), errors[0])
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    # Ray prints a traceback when a constructor failed; the error is its last line.
+    return lines[-1 if "creation task" in lines[0] else 0] if lines else ""

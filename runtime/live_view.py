@@ -1,0 +1,97 @@
+"""What a person sees while the run goes on: a table that is redrawn, or one line per version without a terminal."""
+
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from runtime.account import AccountView
+from runtime.reports import RollouterStatus, TrainerStatus, VersionReport
+
+_ROWS = 12
+
+
+class Statuses(NamedTuple):
+    """How the actors are, asked every second."""
+
+    trainer: TrainerStatus
+    queue: AccountView
+    rollouters: list[RollouterStatus]
+
+
+class LiveView:
+    """Use as a context manager: the terminal is given back at the end, however the run ends."""
+
+    def __init__(self, *, versions: int, metrics_url: str) -> None:
+        self._console = Console()
+        self._versions = versions
+        self._metrics_url = metrics_url
+        self._rows: list[list[str]] = []
+        self._statuses: Statuses | None = None
+        self._live = Live(console=self._console, auto_refresh=False)
+
+    def __enter__(self) -> "LiveView":
+        if self._console.is_terminal:
+            self._live.start()
+        elif self._metrics_url:
+            self._print(f"metrics on {self._metrics_url}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._console.is_terminal:
+            self._live.stop()
+
+    def refresh(self, statuses: Statuses) -> None:
+        self._statuses = statuses
+        self._draw()
+
+    def version(self, report: VersionReport) -> None:
+        """A version was published."""
+        cells = self._cells(report)
+        self._rows = [*self._rows[1 - _ROWS :], cells]
+        self._draw()
+        if not self._console.is_terminal:
+            self._print("  ".join(f"{name} {cell}" for name, cell in zip(_COLUMNS, cells, strict=True)))
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, highlight=False, soft_wrap=True)
+
+    def _draw(self) -> None:
+        if not self._console.is_terminal:
+            return
+        caption = None
+        if self._statuses is not None:
+            states = [f"rollouter {status.slot} {status.state}" for status in self._statuses.rollouters]
+            caption = ", ".join([f"trainer {self._statuses.trainer.state}", *states])
+        table = Table(
+            *_COLUMNS, title=self._metrics_url and f"metrics on {self._metrics_url}", caption=caption
+        )
+        for row in self._rows:
+            table.add_row(*row)
+        self._live.update(table, refresh=True)
+
+    def _cells(self, report: VersionReport) -> list[str]:
+        queue = idle = "-"
+        if self._statuses is not None:
+            account = self._statuses.queue
+            queue = f"{account.in_flight + account.queued}/{account.capacity}"
+            ratios = [
+                status.idle_ratio for status in self._statuses.rollouters if status.idle_ratio is not None
+            ]
+            idle = f"{max(ratios):.2f}" if ratios else "-"
+        trainer_idle = report.trainer_idle_ratio
+        return [
+            f"{report.version}/{self._versions}",
+            f"{report.reward_mean:.3f}",
+            f"{report.exact_match_ratio:.3f}",
+            f"{report.staleness_mean:.2f}",
+            queue,
+            "-" if trainer_idle is None else f"{trainer_idle:.2f}",
+            idle,
+            f"{report.samples / report.seconds:.0f}",
+        ]
+
+
+_COLUMNS = ("version", "reward", "exact", "staleness", "queue", "trainer idle", "rollout idle", "samples/s")
+"""`rollout idle` is that of the idlest rollouter."""

@@ -1,0 +1,100 @@
+"""What the trainer has done so far: steps, versions, how stale its samples were. Pure.
+
+Worked example, N = 4: version 1 is published, so steps go into window 2. A response whose oldest token is of version 0
+has a staleness of (2 - 1) - 0 = 1. At the fourth step of the window 7 updates lie between: its update_lag is 7.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from runtime.reports import StateTimes, VersionReport
+from runtime.telemetry.partial import Partial
+from runtime.telemetry.state_clock import Window
+from runtime.types import Sample
+
+_RECENT_VERSIONS = 256
+
+
+class Lags(NamedTuple):
+    """How old the responses of a step are, read at its start; one value per response."""
+
+    staleness: list[float]
+    """Published version at training minus the version of the oldest token."""
+    update_lag: list[float]
+    """Optimizer updates since the weights of the oldest token."""
+    version_span: list[float]
+    """Newest minus oldest version among the tokens."""
+
+
+class Progress:
+    def __init__(self) -> None:
+        self.version = -1
+        """Newest published; 0 are the initial weights, -1 before they are out."""
+        self.steps = 0
+        self.steps_in_window = 0
+        self.first: VersionReport | None = None
+        self.last: VersionReport | None = None
+        self.staleness = Partial()
+        self.update_lag = Partial()
+        self.responses_spanning_versions = 0
+        self.times = StateTimes()
+        self.recent = deque[VersionReport](maxlen=_RECENT_VERSIONS)
+        self._updates = 0
+        self._updates_at: list[int] = []  # by version: optimizer updates at its publication
+        self._window_samples = 0
+        self._window_rewards: list[float] = []
+        self._window_exact: list[float] = []
+        self._window_staleness = Partial()
+
+    def begin_step(self, samples: Sequence[Sample]) -> Lags:
+        """Count a step into the window of the next version."""
+        self.steps += 1
+        self.steps_in_window += 1
+        oldest = [response.oldest_version for sample in samples for response in sample.responses]
+        newest = [response.newest_version for sample in samples for response in sample.responses]
+        lags = Lags(
+            staleness=[float(self.version - version) for version in oldest],
+            update_lag=[float(self._updates - self._updates_at[version]) for version in oldest],
+            version_span=[float(high - low) for low, high in zip(oldest, newest, strict=True)],
+        )
+        staleness = Partial.of("staleness", lags.staleness)
+        self.staleness = self.staleness.merge(staleness)
+        self.update_lag = self.update_lag.merge(Partial.of("update_lag", lags.update_lag))
+        self.responses_spanning_versions += sum(span > 0 for span in lags.version_span)
+        self._window_staleness = self._window_staleness.merge(staleness)
+        self._window_samples += len(samples)
+        return lags
+
+    def end_step(self, samples: Sequence[Sample], *, updated: bool) -> None:
+        self._updates += updated
+        self._window_rewards += [response.reward for sample in samples for response in sample.responses]
+        self._window_exact += [response.exact_match for sample in samples for response in sample.responses]
+
+    def publish(self, window: Window | None) -> None:
+        """The next version is out. `window` is the trainer's; None for version 0, which has none."""
+        self.version += 1
+        self._updates_at.append(self._updates)
+        if window is not None:
+            self.times = self.times.plus(StateTimes(window.active_ns, window.version_time_ns))
+            self.last = VersionReport(
+                version=self.version,
+                train_steps=self.steps_in_window,
+                samples=self._window_samples,
+                reward_mean=_mean(self._window_rewards),
+                exact_match_ratio=_mean(self._window_exact),
+                staleness_mean=self._window_staleness.sum / self._window_staleness.count,
+                trainer_idle_ratio=window.idle_ratio,
+                seconds=window.version_time_ns / 1e9,
+            )
+            self.first = self.first or self.last
+            self.recent.append(self.last)
+        self.steps_in_window = 0
+        self._window_samples = 0
+        self._window_rewards = []
+        self._window_exact = []
+        self._window_staleness = Partial()
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,74 @@
+"""`asyncrl run`: flags, settings, exit codes (0 completed, 1 failed, 2 a mistake, 130 and 143 stopped by a signal)."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line, like every other mistake."""
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Carries out one run; returns the exit code."""
+    flags = _parser().parse_args(argv)
+    # After the flags: `--help` need not wait for torch.
+    import asyncio
+
+    from runtime.config import dump_config, load_config
+    from runtime.controller import run
+    from runtime.environment import load_environment
+    from runtime.errors import ExporterStartError, RuntimeConfigError
+
+    try:
+        overrides = {
+            "versions": flags.versions,
+            "seed": flags.seed,
+            "rollouters": flags.rollouters,
+            "model.path": flags.model,
+        }
+        config = load_config(file=flags.config, assignments=flags.set, flags=overrides)
+        if flags.dry_run:
+            print(dump_config(config), end="")
+            return 0
+        if config.folder.exists():
+            raise RuntimeConfigError(
+                f"run_id must be a new one, got {config.run_id!r}: {config.folder} exists"
+            )
+        load_environment(config.environment, seed=config.seed)
+        return asyncio.run(run(config))
+    except (RuntimeConfigError, ExporterStartError) as error:
+        print(f"asyncrl run: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="asyncrl run",
+        description="Train a policy with asynchronous GRPO and publish the metrics of every parameter version.",
+        epilog="Without arguments: the embedded model learns to sort digits, 80 versions, a few minutes on two cores. "
+        "Every setting: asyncrl run --dry-run. Exit codes: 0 completed, 1 failed, 2 a mistake in the settings, "
+        "130 and 143 stopped by Ctrl-C and SIGTERM.",
+    )
+    parser.add_argument("--versions", metavar="N", help="parameter versions to publish (default: 80)")
+    parser.add_argument("--seed", metavar="N", help="of weights, prompts and sampling (default: 0)")
+    parser.add_argument("--rollouters", metavar="N", help="rollouter actors (default: 1)")
+    parser.add_argument(
+        "--model",
+        metavar="DIR",
+        help="a Hugging Face causal LM with its tokenizer (default: the embedded model)",
+    )
+    parser.add_argument("--config", metavar="FILE", type=Path, help="YAML file of settings; the flags win")
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="any setting, dots for sections, e.g. engine.temperature=0.7; may be repeated",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the resolved settings and stop")
+    return parser
