@@ -33,7 +33,7 @@ def fold_window(
         run=run,
         attempt=attempt.number,
         version=version,
-        published=not partial,
+        published=version <= (attempt.published or 0),
         reasons=reasons,
         timestamp_ns=timestamp_ns,
         sealed_at=now,

@@ -216,9 +216,10 @@ class Ingest:
     def _decide_run(self, run: Run, wall: float) -> Iterator[tuple[str, RunDecision]]:
         if run.ended_at is None and wall - run.last_seen > self.config.abandon_after_seconds:
             yield "abandon", RunDecision(run=run.name)
-        open_ = any(window.exists for attempt in run.attempts.values() for window in attempt.open.values())
-        grace = self.config.finished_run_grace_seconds
-        if run.ended_at is not None and wall - run.ended_at > grace and not open_:
+        over = run.status == "lost" or all(
+            not window.exists for attempt in run.attempts.values() for window in attempt.open.values()
+        )
+        if over and run.ended_at is not None and wall - run.ended_at > self.config.finished_run_grace_seconds:
             yield "forget", RunDecision(run=run.name)
             return
         early = self._window(run.name).trim(

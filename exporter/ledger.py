@@ -12,8 +12,8 @@ from typing import Final
 
 from exporter import catalog
 from exporter.arrivals import Arrivals
-from exporter.attributes import NS, label
-from exporter.control import Record, check_source, read_record
+from exporter.attributes import NS
+from exporter.control import Record, read_record
 from exporter.errors import Late, Rejected
 from exporter.fold import fold_annex, fold_window
 from exporter.live import LiveGauges
@@ -21,6 +21,7 @@ from exporter.points import apply_point
 from exporter.ranges import Ranges
 from exporter.records import AttributeValue, Batch, Point, Reply, Source, Span
 from exporter.sealing import Hole, Seal
+from exporter.senders import find_sender, known_run
 from exporter.state import (
     MAX_SYNCS,
     MAX_UNSEQUENCED,
@@ -37,9 +38,8 @@ from runtime.telemetry import schema
 
 log = logging.getLogger(__name__)
 
-MAX_RUNS: Final = 1000
-MAX_SOURCES: Final = 4096
 MAX_PENDING: Final = 64
+MAX_OPEN_WINDOWS: Final = 4096
 _MILLISECOND_NS: Final = 1_000_000
 
 
@@ -104,7 +104,7 @@ class Ledger:
             run, life = self._sender(point.source, point.attributes, point.time_ns, wall)
             apply_point(run, life, self.live, point, self.arrivals.now)
         except Rejected as refusal:
-            self._refuse(run, refusal.reason, wall)
+            self._refuse(run or known_run(self.state, point.source), refusal.reason, wall)
             raise
 
     def _take_span(self, span: Span, wall: float) -> None:
@@ -118,19 +118,15 @@ class Ledger:
             else:
                 run.count(catalog.UNKNOWN_SPANS)
         except Rejected as refusal:
-            self._refuse(run, refusal.reason, wall)
+            self._refuse(run or known_run(self.state, span.source), refusal.reason, wall)
             raise
 
     def _sender(
         self, source: Source, attributes: dict[str, AttributeValue], time_ns: int, wall: float
     ) -> tuple[Run, SourceLife]:
-        check_source(source)
-        name = label(str(attributes.get(schema.RUN_ID) or source.run))
-        if not name:
-            raise Rejected("missing_attribute", f"{schema.RUN_ID} is missing")
-        run = self._run(name, source, wall)
-        life = self._life(run, source)
+        run, life = find_sender(self.state, source, attributes, wall)
         self.arrivals.hear(run.name, source.source_id)
+        self.changed.add(run.name)
         life.last_seen = wall
         life.clock_offset = wall - time_ns / NS
         return run, life
@@ -215,8 +211,8 @@ class Ledger:
             raise Late("sealed", f"version {record.version} of run {run.name!r} is sealed")
         if record.step in attempt.steps:
             raise Rejected("duplicate_step", f"step {record.step} of attempt {attempt.number} came before")
+        _window(attempt, record.version).steps[record.step] = record
         attempt.steps.add(record.step)
-        attempt.open.setdefault(record.version, OpenWindow()).steps[record.step] = record
         run.count(catalog.TRAIN_STEPS)
         run.count(catalog.TOKENS, "trained", by=record.token_count or 0)
         run.stamp(catalog.LAST_TRAIN_STEP, wall)
@@ -239,7 +235,7 @@ class Ledger:
         self.arrivals.sync_arrived(run.name, attempt.number, record.version)
         attempt.published = max(record.version, attempt.published or 0)
         if opens:
-            attempt.open.setdefault(record.version, OpenWindow()).sync = record
+            _window(attempt, record.version).sync = record
         run.stamp(catalog.LAST_VERSION, wall)
         for phase, duration in record.phase_ns.items():
             run.count(catalog.SYNC_PHASE_SECONDS, phase, by=duration / NS)
@@ -253,7 +249,7 @@ class Ledger:
         life.slot = record.rollouter
         if record.version <= attempt.sealed:
             raise Late("sealed", f"version {record.version} of run {run.name!r} is sealed")
-        attempt.open.setdefault(record.version, OpenWindow()).rollouters.append(record)
+        _window(attempt, record.version).rollouters.append(record)
         settled = attempt.settled.setdefault(record.rollouter, Ranges())
         settled.add_range(record.version_from or record.version, record.version)
 
@@ -336,45 +332,18 @@ class Ledger:
             run.stamp(catalog.LAST_INCOMPLETE, seal.wall)
         self.outbox.append(sealed)
 
-    # ---- runs, sources, counters
-
-    def _run(self, name: str, source: Source, wall: float) -> Run:
-        run = self.state.runs.get(name)
-        if run is None:
-            if len(self.state.runs) >= MAX_RUNS:
-                raise Rejected("limit", f"{MAX_RUNS} runs are known already")
-            run = Run(name=name, attempts={1: Attempt(number=1)})
-            for family, labels in catalog.ZERO_INITIALISED:
-                run.count(family, *labels, by=0.0)
-            run.stamp(catalog.ATTEMPT_START, wall)
-            self.state.runs[name] = run
-        run.last_seen = wall
-        run.algorithm = label(source.algorithm) or run.algorithm
-        run.model = label(source.model.rstrip("/").rsplit("/", 1)[-1]) or run.model
-        if source.steps_per_version is not None:
-            run.steps_per_version = source.steps_per_version
-        if source.staleness_limit is not None:
-            run.staleness_limit = source.staleness_limit
-        self.changed.add(name)
-        return run
-
-    def _life(self, run: Run, source: Source) -> SourceLife:
-        life = run.sources.get(source.source_id)
-        if life is None:
-            if len(run.sources) >= MAX_SOURCES:
-                ended = next((key for key, other in run.sources.items() if other.ended), None)
-                if ended is None:
-                    raise Rejected("limit", f"{MAX_SOURCES} sources of run {run.name!r} are known already")
-                del run.sources[ended]
-            life = SourceLife(role=source.role, attempt=source.attempt or run.attempt)
-            run.sources[source.source_id] = life
-        return life
-
     def _refuse(self, run: Run | None, reason: str, wall: float) -> None:
         if run is None:
             self.state.unattributed[reason] = self.state.unattributed.get(reason, 0) + 1
         else:
             refuse(run, reason, wall)
+
+
+def _window(attempt: Attempt, version: int) -> OpenWindow:
+    """The open window of a version, opened if it is new."""
+    if version not in attempt.open and len(attempt.open) >= MAX_OPEN_WINDOWS:
+        raise Rejected("limit", f"{MAX_OPEN_WINDOWS} versions are open already")
+    return attempt.open.setdefault(version, OpenWindow())
 
 
 def _read(span: Span, life: SourceLife) -> Record | None:

@@ -1,0 +1,67 @@
+"""Who speaks: the run and the process life behind a record, made known at its first one. Both are bounded."""
+
+from typing import Final
+
+from exporter import catalog
+from exporter.attributes import label
+from exporter.control import check_source
+from exporter.errors import Rejected
+from exporter.records import AttributeValue, Source
+from exporter.state import Attempt, Run, SourceLife, State
+from runtime.telemetry import schema
+
+MAX_RUNS: Final = 1000
+MAX_SOURCES: Final = 4096
+
+
+def find_sender(
+    state: State, source: Source, attributes: dict[str, AttributeValue], wall: float
+) -> tuple[Run, SourceLife]:
+    """The run and the life that a record speaks for. Raises Rejected."""
+    check_source(source)
+    name = label(str(attributes.get(schema.RUN_ID) or source.run))
+    if not name:
+        raise Rejected("missing_attribute", f"{schema.RUN_ID} is missing")
+    run = state.runs.get(name) or _begin_run(state, name, wall)
+    if run.status == "lost":  # it is back
+        run.status, run.ended_at = "running", None
+    run.last_seen = wall
+    _describe(run, source)
+    return run, run.sources.get(source.source_id) or _begin_life(run, source)
+
+
+def known_run(state: State, source: Source) -> Run | None:
+    """The run that a source names, if it has been heard of."""
+    return state.runs.get(label(source.run))
+
+
+def _begin_run(state: State, name: str, wall: float) -> Run:
+    if len(state.runs) >= MAX_RUNS:
+        raise Rejected("limit", f"{MAX_RUNS} runs are known already")
+    run = Run(name=name, attempts={1: Attempt(number=1)})
+    for family, labels in catalog.ZERO_INITIALISED:
+        run.count(family, *labels, by=0.0)
+    run.stamp(catalog.ATTEMPT_START, wall)
+    state.runs[name] = run
+    return run
+
+
+def _begin_life(run: Run, source: Source) -> SourceLife:
+    if len(run.sources) >= MAX_SOURCES:
+        ended = next((key for key, other in run.sources.items() if other.ended), None)
+        if ended is None:
+            raise Rejected("limit", f"{MAX_SOURCES} sources of run {run.name!r} are known already")
+        del run.sources[ended]
+    life = SourceLife(role=source.role, attempt=source.attempt or run.attempt)
+    run.sources[source.source_id] = life
+    return life
+
+
+def _describe(run: Run, source: Source) -> None:
+    """What the resource says of the run. Of a path only the last segment is published."""
+    run.algorithm = label(source.algorithm) or run.algorithm
+    run.model = label(source.model.rstrip("/").rsplit("/", 1)[-1]) or run.model
+    if source.steps_per_version is not None:
+        run.steps_per_version = source.steps_per_version
+    if source.staleness_limit is not None:
+        run.staleness_limit = source.staleness_limit
