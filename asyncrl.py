@@ -32,6 +32,7 @@ def usage() -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Runs the command that `argv`, by default the command line, names; returns its exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     name, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
     if name in ("-h", "--help"):

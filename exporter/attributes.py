@@ -98,6 +98,7 @@ def number(raw: AttributeValue) -> float | None:
 
 
 def finite(raw: AttributeValue) -> float:
+    """The number; Rejected as `nonfinite` for NaN and infinities, as `bad_value` for anything else."""
     value = number(raw)
     if value is None:
         raise Rejected("bad_value", f"{raw!r} is no number")

@@ -47,6 +47,7 @@ def fold_window(
 
 
 def fold_annex(run: str, attempt: int, record: Record) -> Annex:
+    """One record about a finished version, as history and the page show it."""
     return Annex(
         run=run,
         attempt=attempt,

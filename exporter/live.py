@@ -8,6 +8,8 @@ SHORTEST_TTL_SECONDS: Final = 60.0
 
 
 class LiveGauge(msgspec.Struct, kw_only=True):
+    """The newest value of one live gauge, and how often it comes."""
+
     value: float
     time_ns: int
     source_id: str

@@ -23,6 +23,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """One span as it was sent; times are Unix nanoseconds."""
+
     source: Source
     name: str
     trace_id: bytes = b""
@@ -34,6 +36,8 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One data point of a metric as it was sent; times are Unix nanoseconds."""
+
     source: Source
     name: str
     kind: Literal["gauge", "sum", "delta", "other"]

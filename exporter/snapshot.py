@@ -18,6 +18,8 @@ class SourceSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What the page shows of one run, frozen between two commits."""
+
     name: str
     algorithm: str
     model: str
@@ -50,6 +52,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def take_run(ledger: Ledger, run: Run, window: VersionWindow) -> RunSnapshot:
+    """The run as the ledger and the version window have it now."""
     attempt = run.current
     published = [sealed for sealed in window.versions if sealed.published]
     queue = run.sources.get(run.queue)

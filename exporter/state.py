@@ -73,6 +73,8 @@ class SealedWindow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenWindow(msgspec.Struct, kw_only=True):
+    """The records of a version that is not sealed yet."""
+
     steps: dict[int, Record] = {}
     sync: Record | None = None
     rollouters: list[Record] = []
@@ -85,6 +87,8 @@ class OpenWindow(msgspec.Struct, kw_only=True):
 
 
 class Attempt(msgspec.Struct, kw_only=True):
+    """One life of a run: its open windows, and how far it is published and sealed."""
+
     number: int
     open: dict[int, OpenWindow] = {}
     steps: Ranges = msgspec.field(default_factory=Ranges)
@@ -156,6 +160,8 @@ class Histogram(msgspec.Struct, kw_only=True):
 
 
 class Run(msgspec.Struct, kw_only=True):
+    """Everything the ledger knows of one run."""
+
     name: str
     algorithm: str = ""
     model: str = ""

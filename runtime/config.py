@@ -74,6 +74,8 @@ class Resources:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunConfig:
+    """Every setting of a run, resolved."""
+
     run_id: str
     """Name of the run and of its folder: letters, digits, `.`, `_`, `-`, at most 64."""
     runs_dir: str = "runs"

@@ -16,6 +16,8 @@ from runtime.types import Sample
 
 @dataclass(kw_only=True, slots=True)
 class GeneratedCohort:
+    """The responses of one version; each list holds one value per response."""
+
     version: int
     start_ns: int
     """When its first result came."""
@@ -33,6 +35,8 @@ class GeneratedCohort:
 
 
 class GeneratedCohorts:
+    """The cohorts that are still open, and the stamps of the open tickets."""
+
     def __init__(self) -> None:
         self._synced_version = 0
         self._stamps: dict[int, int] = {}

@@ -28,6 +28,8 @@ class Lags(NamedTuple):
 
 
 class Progress:
+    """Steps and versions so far, and the partials that the summary is made of."""
+
     def __init__(self) -> None:
         self.version = -1
         """Newest published; 0 are the initial weights, -1 before they are out."""

@@ -48,6 +48,8 @@ class TrainerStatus:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RollouterStatus:
+    """One rollouter, as the live view shows it."""
+
     slot: str
     state: str
     decoding: int
@@ -75,6 +77,8 @@ class QueueReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainerReport:
+    """What the trainer did in the whole run, for the summary."""
+
     versions_published: int
     """Versions 1, 2, ...; version 0 is given, not published."""
     train_steps: int

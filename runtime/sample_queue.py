@@ -61,6 +61,8 @@ class TakenBatch(NamedTuple):
 
 
 class SampleQueue:
+    """The actor; see the head of this file."""
+
     def __init__(self, config: RunConfig) -> None:
         self._account = SampleAccount(
             budget=config.ticket_budget, capacity=config.queue_capacity or config.ticket_budget

@@ -30,6 +30,8 @@ class LoadReport(NamedTuple):
 
 
 class SyncReport(NamedTuple):
+    """One sync, for its span."""
+
     owing: list[str]
     """Slots that owe a rollouter window of the version."""
     bytes: int

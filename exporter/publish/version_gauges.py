@@ -68,6 +68,7 @@ def version_gauges(sealed: SealedWindow) -> Iterator[Gauge]:
 
 
 def annex_gauges(annex: Annex) -> Iterator[Gauge]:
+    """What an annex adds to the version window."""
     at = (str(annex.attempt), str(annex.version))
     if annex.sample_count is not None and annex.kind in catalog.ANNEX_SAMPLES:
         yield catalog.ANNEX_SAMPLES[annex.kind], at, annex.sample_count

@@ -8,6 +8,8 @@ from runtime.telemetry import schema
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TelemetryConfig:
+    """Where telemetry goes, how much of it, and what may wait in memory."""
+
     endpoints: tuple[str, ...] = ()
     """Base URLs of OTLP/HTTP receivers, e.g. `http://127.0.0.1:4318`; each gets everything. Empty: no telemetry.
     A URL may carry credentials (`https://user:password@host`)."""
