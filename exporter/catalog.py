@@ -3,8 +3,8 @@
 METRICS     what a trainer may send as `asyncrl.metric.<name>`, and how its values of one version are merged
 FAMILIES    everything on /metrics: the families derived from METRICS, and those of the ledger itself
 
-Nothing is inferred from a name: the statistic, its weight and the unit stand here. Long, because it is a
-table: one row per metric, lines of up to 140 columns.
+Nothing is inferred from a name: the statistic, its weight and the unit stand here. One row per metric, so the
+lines are long.
 """
 
 from typing import Final, Literal
@@ -65,18 +65,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _ratio(name: str, help_text: str, weight: Weight = "trained_samples", **more: object) -> Metric:
-    return msgspec.convert(
-        {
-            "name": name,
-            "statistic": "mean",
-            "weight": weight,
-            "help": help_text,
-            "low": 0.0,
-            "high": 1.0,
-            **more,
-        },
-        Metric,
-    )
+    return msgspec.convert({"name": name, "statistic": "mean", "weight": weight, "help": help_text, "low": 0.0, "high": 1.0, **more}, Metric)
 
 
 METRICS: Final[tuple[Metric, ...]] = (
@@ -89,21 +78,9 @@ METRICS: Final[tuple[Metric, ...]] = (
         cohort=("trainer", "annex"),
         help="Reward of the responses consumed by the train steps of a version",
     ),
-    _ratio(
-        "exact_match_ratio",
-        "Share of consumed responses that are exactly right",
-        weight="samples",
-        cohort=("trainer", "annex"),
-        board="overview",
-    ),
+    _ratio("exact_match_ratio", "Share of consumed responses that are exactly right", weight="samples", cohort=("trainer", "annex"), board="overview"),
     Metric(
-        name="response_length",
-        statistic="distribution",
-        unit="tokens",
-        low=0,
-        cohort=("trainer", "annex"),
-        board="versions",
-        help="Length of the consumed responses",
+        name="response_length", statistic="distribution", unit="tokens", low=0, cohort=("trainer", "annex"), board="versions", help="Length of the consumed responses"
     ),
     Metric(
         name="staleness",
@@ -121,14 +98,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         board="staleness",
         help="Optimizer updates between the weights of a response's oldest token and the step that trained on it",
     ),
-    Metric(
-        name="version_span",
-        statistic="distribution",
-        unit="versions",
-        low=0,
-        board="staleness",
-        help="Newest minus oldest version among the tokens of one response",
-    ),
+    Metric(name="version_span", statistic="distribution", unit="versions", low=0, board="staleness", help="Newest minus oldest version among the tokens of one response"),
     Metric(
         name="queue_wait",
         statistic="distribution",
@@ -138,14 +108,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         help="Time a finished sample waited in the queue for the step that consumed it",
     ),
     # Over what entered the loss.
-    Metric(
-        name="advantage",
-        statistic="distribution",
-        signed=True,
-        board="versions",
-        windowed=False,
-        help="Group-relative advantage of the trained responses",
-    ),
+    Metric(name="advantage", statistic="distribution", signed=True, board="versions", windowed=False, help="Group-relative advantage of the trained responses"),
     Metric(
         name="importance_ratio",
         statistic="distribution",
@@ -163,32 +126,14 @@ METRICS: Final[tuple[Metric, ...]] = (
         help="KL divergence of the current policy from the generating one per token (k3 estimate), in nats",
     ),
     Metric(
-        name="kl_reference",
-        statistic="mean",
-        weight="tokens",
-        board="versions",
-        help="KL divergence of the current policy from the reference policy per token, in nats",
+        name="kl_reference", statistic="mean", weight="tokens", board="versions", help="KL divergence of the current policy from the reference policy per token, in nats"
     ),
     _ratio("clip_ratio", "Share of tokens whose probability ratio was clipped", weight="tokens", board="staleness"),
-    _ratio(
-        "effective_sample_size_ratio",
-        "Effective sample size of the importance weights over their number",
-        weight="tokens",
-        board="staleness",
-    ),
+    _ratio("effective_sample_size_ratio", "Effective sample size of the importance weights over their number", weight="tokens", board="staleness"),
     Metric(name="grad_norm", statistic="mean", weight="steps", low=0, board="trainer", help="Gradient norm before clipping"),
-    Metric(
-        name="learning_rate", statistic="last", weight="steps", low=0, board="trainer", help="Learning rate of the last update of a version"
-    ),
+    Metric(name="learning_rate", statistic="last", weight="steps", low=0, board="trainer", help="Learning rate of the last update of a version"),
     # Speed and memory of the trainer.
-    Metric(
-        name="step",
-        statistic="distribution",
-        unit="seconds",
-        low=0,
-        board="trainer",
-        help="Duration of a train step: assembling and training",
-    ),
+    Metric(name="step", statistic="distribution", unit="seconds", low=0, board="trainer", help="Duration of a train step: assembling and training"),
     Metric(
         name="weight_sync",
         statistic="distribution",
@@ -197,18 +142,9 @@ METRICS: Final[tuple[Metric, ...]] = (
         board="trainer",
         help="Duration of a weight sync, from its start until the last rollouter has loaded the version",
     ),
-    Metric(
-        name="tokens_per_second", statistic="mean", weight="steps", low=0, board="trainer", help="Tokens trained per second of train step"
-    ),
+    Metric(name="tokens_per_second", statistic="mean", weight="steps", low=0, board="trainer", help="Tokens trained per second of train step"),
     _ratio("mfu_ratio", "Model FLOPs utilization of the trainer", weight="steps", board="trainer"),
-    Metric(
-        name="gpu_memory_allocated_bytes",
-        statistic="max",
-        weight="steps",
-        low=0,
-        board="trainer",
-        help="Peak GPU memory allocated by the trainer",
-    ),
+    Metric(name="gpu_memory_allocated_bytes", statistic="max", weight="steps", low=0, board="trainer", help="Peak GPU memory allocated by the trainer"),
     # Of the rollouter windows.
     Metric(
         name="generation",
@@ -233,15 +169,7 @@ METRIC_BY_NAME: Final[dict[str, Metric]] = {metric.name: metric for metric in ME
 DISTRIBUTION_STATISTICS: Final = ("mean", "min", "max", "std")
 
 
-def _gauge(
-    name: str,
-    help_text: str,
-    *labels: str,
-    low: float | None = None,
-    high: float | None = None,
-    board: str = "overview",
-    alert: str = "",
-) -> Family:
+def _gauge(name: str, help_text: str, *labels: str, low: float | None = None, high: float | None = None, board: str = "overview", alert: str = "") -> Family:
     return Family(name=PREFIX + name, kind="gauge", help=help_text, labels=("run", *labels), low=low, high=high, board=board, alert=alert)
 
 
@@ -250,15 +178,7 @@ def _counter(name: str, help_text: str, *labels: str, board: str = "overview", a
 
 
 RUN_STATUSES: Final = ("running", *schema.END_STATUSES, "lost")
-INCOMPLETE_REASONS: Final = (
-    "run_end",
-    "missing_steps",
-    "surplus_steps",
-    "missing_sync",
-    "missing_rollouter",
-    "lost_records",
-    "new_attempt",
-)
+INCOMPLETE_REASONS: Final = ("run_end", "missing_steps", "surplus_steps", "missing_sync", "missing_rollouter", "lost_records", "new_attempt")
 REJECT_REASONS: Final = (
     "malformed",
     "missing_attribute",
@@ -297,9 +217,7 @@ LAST_EVICTED: Final = _gauge("last_evicted_timestamp_seconds", "When a version l
 
 VERSIONS_SEALED: Final = _counter("versions_sealed_total", "Versions sealed, complete or not", "complete")
 VERSIONS_INCOMPLETE: Final = _counter("versions_incomplete_total", "Versions sealed incomplete, per reason", "reason")
-VERSIONS_EVICTED: Final = _counter(
-    "versions_evicted_early_total", "Versions that left the version window before a scraper was sure to see them"
-)
+VERSIONS_EVICTED: Final = _counter("versions_evicted_early_total", "Versions that left the version window before a scraper was sure to see them")
 LATE_RECORDS: Final = _counter("late_records_total", "Records of a sealed version or an ended attempt", "reason")
 LOST_RECORDS: Final = _counter("lost_records_total", "Sequence numbers given up as lost", "role")
 REJECTED_RECORDS: Final = _counter("rejected_records_total", "Records or values refused", "reason")
@@ -316,9 +234,7 @@ SAMPLES: Final = _counter("samples_total", "Samples that ended, per outcome", "o
 SAMPLES_REISSUED: Final = _counter("samples_reissued_total", "Tickets issued again", board="staleness")
 DUPLICATE_RESULTS: Final = _counter("duplicate_results_total", "Results of a ticket that had one", board="staleness")
 SYNC_PHASE_SECONDS: Final = _counter("weight_sync_phase_seconds_total", "Time in each phase of weight syncs", "phase", board="trainer")
-ROLLOUTER_STATE_SECONDS: Final = _counter(
-    "rollouter_state_seconds_total", "Time of a rollouter in each state", "rollouter", "state", board="rollouters"
-)
+ROLLOUTER_STATE_SECONDS: Final = _counter("rollouter_state_seconds_total", "Time of a rollouter in each state", "rollouter", "state", board="rollouters")
 TRAINER_STATE_SECONDS: Final = _counter("trainer_state_seconds_total", "Time of the trainer in each state", "state", board="trainer")
 TELEMETRY_DROPPED: Final = _counter("telemetry_dropped_total", "Records that a source dropped before sending", "kind", board="exporter")
 
@@ -328,26 +244,16 @@ QUEUE_CAPACITY: Final = _gauge("queue_capacity", "Samples the queue may hold, in
 QUEUE_OLDEST_AGE: Final = _gauge("queue_oldest_age_seconds", "Age of the oldest queued sample", low=0, board="staleness")
 BUDGET_USED: Final = _gauge("staleness_budget_used", "Tickets used since the last sync", low=0, board="staleness")
 BUDGET_LIMIT: Final = _gauge("staleness_budget_limit", "Tickets allowed between two syncs", low=0, board="staleness")
-ROLLOUTER_STATE: Final = _gauge(
-    "rollouter_state", "1 for a rollouter's state, 0 for the others", "rollouter", "state", low=0, high=1, board="rollouters"
-)
+ROLLOUTER_STATE: Final = _gauge("rollouter_state", "1 for a rollouter's state, 0 for the others", "rollouter", "state", low=0, high=1, board="rollouters")
 TRAINER_STATE: Final = _gauge("trainer_state", "1 for the trainer's state, 0 for the others", "state", low=0, high=1, board="trainer")
 ROLLOUTER_DECODING: Final = _gauge("rollouter_decoding", "Responses a rollouter is decoding", "rollouter", low=0, board="rollouters")
 ROLLOUTER_CAPACITY: Final = _gauge("rollouter_capacity", "Responses a rollouter can decode at once", "rollouter", low=0, board="rollouters")
 ROLLOUTER_PARAM_VERSION: Final = _gauge("rollouter_param_version", "Version a rollouter serves", "rollouter", low=0, board="rollouters")
 
-ROLLOUTER_IDLE: Final = _gauge(
-    "rollouter_idle_ratio", "Share of the version in which a rollouter decoded nothing", "rollouter", low=0, high=1, board="rollouters"
-)
-ROLLOUTER_UTILIZATION: Final = _gauge(
-    "rollouter_utilization_ratio", "Share of a rollouter's decoding capacity in use", "rollouter", low=0, high=1, board="rollouters"
-)
-ROLLOUTER_ACTIVE: Final = _gauge(
-    "rollouter_active_seconds", "Time of the version in which a rollouter decoded", "rollouter", low=0, board="rollouters"
-)
-ROLLOUTER_VERSION: Final = _gauge(
-    "rollouter_version_seconds", "Length of the version at a rollouter", "rollouter", low=0, board="rollouters"
-)
+ROLLOUTER_IDLE: Final = _gauge("rollouter_idle_ratio", "Share of the version in which a rollouter decoded nothing", "rollouter", low=0, high=1, board="rollouters")
+ROLLOUTER_UTILIZATION: Final = _gauge("rollouter_utilization_ratio", "Share of a rollouter's decoding capacity in use", "rollouter", low=0, high=1, board="rollouters")
+ROLLOUTER_ACTIVE: Final = _gauge("rollouter_active_seconds", "Time of the version in which a rollouter decoded", "rollouter", low=0, board="rollouters")
+ROLLOUTER_VERSION: Final = _gauge("rollouter_version_seconds", "Length of the version at a rollouter", "rollouter", low=0, board="rollouters")
 ROLLOUTERS_IDLE: Final = _gauge("rollouters_idle_ratio", "Idle ratio over all rollouters, a ratio of sums", low=0, high=1)
 ROLLOUTERS_UTILIZATION: Final = _gauge("rollouters_utilization_ratio", "Utilization over all rollouters, a ratio of sums", low=0, high=1)
 TRAINER_IDLE: Final = _gauge("trainer_idle_ratio", "Share of the version in which the trainer did not train", low=0, high=1)
@@ -361,9 +267,17 @@ ROLLOUTERS_UTILIZATION_MIN: Final = _gauge("rollouters_utilization_min_ratio", "
 ROLLOUTERS_UTILIZATION_MAX: Final = _gauge("rollouters_utilization_max_ratio", "Largest utilization of a rollouter", low=0, high=1)
 
 SOURCE_LAST_SEEN: Final = _gauge("exporter_source_last_seen_timestamp_seconds", "When a source was last heard", "role", "rollouter", board="exporter")
-SOURCE_CLOCK_OFFSET: Final = _gauge("exporter_source_clock_offset_seconds", "The exporter's wall clock minus the time of a source's newest record, transport included", "role", "rollouter", board="exporter")
+SOURCE_CLOCK_OFFSET: Final = _gauge(
+    "exporter_source_clock_offset_seconds",
+    "The exporter's wall clock minus the time of a source's newest record, transport included",
+    "role",
+    "rollouter",
+    board="exporter",
+)
 JOURNAL_BYTES: Final = Family(name=PREFIX + "exporter_journal_bytes", kind="gauge", help="Size of the journal on disk", labels=(), board="exporter")
-UNATTRIBUTED_RECORDS: Final = Family(name=PREFIX + "exporter_unattributed_records_total", kind="counter", help="Refused records that name no run", labels=("reason",), board="exporter")
+UNATTRIBUTED_RECORDS: Final = Family(
+    name=PREFIX + "exporter_unattributed_records_total", kind="counter", help="Refused records that name no run", labels=("reason",), board="exporter"
+)
 
 VERSION_TRAIN_STEPS: Final = "train_steps"
 VERSION_SAMPLES: Final = "samples"
@@ -417,22 +331,11 @@ LEDGER_FAMILIES: Final[tuple[Family, ...]] = tuple(value for value in list(globa
 
 
 def _derived(metric: Metric) -> tuple[Family, ...]:
-    shared = {
-        "low": metric.low,
-        "high": metric.high,
-        "signed": metric.signed,
-        "board": metric.board,
-        "alert": metric.alert,
-    }
+    shared = {"low": metric.low, "high": metric.high, "signed": metric.signed, "board": metric.board, "alert": metric.alert}
     if metric.statistic != "distribution":
         return (msgspec.convert({"name": metric.family(), "kind": "gauge", "help": metric.help, **shared}, Family),)
     gauges = [
-        {
-            "name": metric.family(statistic),
-            "kind": "gauge",
-            "help": f"{metric.help}: {words} of the newest version",
-            **shared,
-        }
+        {"name": metric.family(statistic), "kind": "gauge", "help": f"{metric.help}: {words} of the newest version", **shared}
         for statistic, words in zip(DISTRIBUTION_STATISTICS, ("mean", "minimum", "maximum", "standard deviation"), strict=True)
     ]
     histogram = {"name": metric.family(), "kind": "histogram", "help": metric.help, **shared}
@@ -442,11 +345,21 @@ def _derived(metric: Metric) -> tuple[Family, ...]:
 METRIC_FAMILIES: Final[dict[str, tuple[Family, ...]]] = {metric.name: _derived(metric) for metric in METRICS}
 
 WINDOWED_LEDGER_GAUGES: Final = (
-    ROLLOUTER_IDLE, ROLLOUTER_UTILIZATION, ROLLOUTER_ACTIVE, ROLLOUTER_VERSION,
-    ROLLOUTERS_IDLE, ROLLOUTERS_IDLE_MIN, ROLLOUTERS_IDLE_MAX,
-    ROLLOUTERS_UTILIZATION, ROLLOUTERS_UTILIZATION_MIN, ROLLOUTERS_UTILIZATION_MAX,
-    TRAINER_IDLE, TRAINER_WAIT, TRAINER_ACTIVE, TRAINER_VERSION,
-)  # fmt: skip
+    ROLLOUTER_IDLE,
+    ROLLOUTER_UTILIZATION,
+    ROLLOUTER_ACTIVE,
+    ROLLOUTER_VERSION,
+    ROLLOUTERS_IDLE,
+    ROLLOUTERS_IDLE_MIN,
+    ROLLOUTERS_IDLE_MAX,
+    ROLLOUTERS_UTILIZATION,
+    ROLLOUTERS_UTILIZATION_MIN,
+    ROLLOUTERS_UTILIZATION_MAX,
+    TRAINER_IDLE,
+    TRAINER_WAIT,
+    TRAINER_ACTIVE,
+    TRAINER_VERSION,
+)
 
 
 def version_family(family: Family) -> Family:
@@ -467,11 +380,7 @@ VERSION_ONLY: Final[dict[str, Family]] = {
     VERSION_PUBLISHED: _version_only(VERSION_PUBLISHED, "Time of the version: the end of its weight sync"),
 }
 
-ANNEX_KINDS: Final[dict[str, str]] = {
-    schema.VALIDATION: "validation",
-    schema.CHECKPOINT: "checkpoint",
-    schema.GENERATED_COHORT: "generated",
-}
+ANNEX_KINDS: Final[dict[str, str]] = {schema.VALIDATION: "validation", schema.CHECKPOINT: "checkpoint", schema.GENERATED_COHORT: "generated"}
 
 
 def annex_family(kind: str, family: Family) -> Family:
@@ -481,9 +390,7 @@ def annex_family(kind: str, family: Family) -> Family:
     return version_family(named)
 
 
-ANNEX_SAMPLES: Final[dict[str, Family]] = {
-    kind: annex_family(kind, _gauge("samples", "samples it is over", low=0)) for kind in ("validation", "generated")
-}
+ANNEX_SAMPLES: Final[dict[str, Family]] = {kind: annex_family(kind, _gauge("samples", "samples it is over", low=0)) for kind in ("validation", "generated")}
 CHECKPOINT_BYTES: Final = annex_family("checkpoint", _gauge("bytes", "size", low=0))
 
 WINDOW_FAMILIES: Final[tuple[Family, ...]] = (
@@ -502,19 +409,12 @@ WINDOW_FAMILIES: Final[tuple[Family, ...]] = (
     ),
 )
 
-FAMILIES: Final[tuple[Family, ...]] = (
-    *LEDGER_FAMILIES,
-    *(family for families in METRIC_FAMILIES.values() for family in families),
-    *WINDOW_FAMILIES,
-)
+FAMILIES: Final[tuple[Family, ...]] = (*LEDGER_FAMILIES, *(family for families in METRIC_FAMILIES.values() for family in families), *WINDOW_FAMILIES)
 FAMILY_BY_NAME: Final[dict[str, Family]] = {family.name: family for family in FAMILIES}
 
 VERSIONED: Final[dict[str, Family]] = {
     family.name: version_family(family)
-    for family in (
-        *WINDOWED_LEDGER_GAUGES,
-        *(family for metric in METRICS if metric.windowed for family in METRIC_FAMILIES[metric.name]),
-    )
+    for family in (*WINDOWED_LEDGER_GAUGES, *(family for metric in METRICS if metric.windowed for family in METRIC_FAMILIES[metric.name]))
     if family.kind == "gauge"
 }
 """The version-window family of each latest gauge that has one."""

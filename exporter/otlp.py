@@ -42,6 +42,10 @@ PointKind = Literal["gauge", "sum", "delta", "other"]
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
 
+_LARGEST_WEIGHT = 2_000_000
+"""Attributes of one request, its records counting 8 each: two bytes can be an empty span of 400 bytes here."""
+_RECORD_WEIGHT = 8
+
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _HEX_IDS = ("traceId", "spanId", "parentSpanId")
@@ -92,6 +96,8 @@ def _gunzip(body: bytes, limit_bytes: int) -> bytes:
 
 
 def _protobuf_of_json(signal: Signal, body: bytes) -> bytes:
+    if sum(map(body.count, (b"{", b"[", b","))) > _LARGEST_WEIGHT:
+        raise BodyTooLarge(f"body holds more than {_LARGEST_WEIGHT} JSON values")
     message = ExportTraceServiceRequest() if signal == "traces" else ExportMetricsServiceRequest()
     try:
         document = _with_base64_ids(json.loads(body))
@@ -124,8 +130,20 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
+class _Budget:
+    """What one request may still hold. Raises BodyTooLarge, on which senders halve their batch."""
+
+    def __init__(self) -> None:
+        self._left = _LARGEST_WEIGHT
+
+    def spend(self, weight: int) -> None:
+        self._left -= weight
+        if self._left < 0:
+            raise BodyTooLarge("too many records or attributes in one request")
+
+
 def decode(signal: Signal, body: bytes) -> Batch:
-    """Decode a protobuf request. Raises MalformedRequest, also for strings that are not UTF-8."""
+    """Decode a protobuf request. Raises MalformedRequest, also for strings that are not UTF-8, or BodyTooLarge."""
     try:
         if signal == "traces":
             return Batch(spans=tuple(_spans(ExportTraceServiceRequest.FromString(body))))
@@ -138,10 +156,15 @@ def decode(signal: Signal, body: bytes) -> Batch:
 
 
 def _spans(request: ExportTraceServiceRequest) -> Iterator[Span]:
+    budget = _Budget()
     for resource_spans in request.resource_spans:
+        budget.spend(
+            _RECORD_WEIGHT + len(resource_spans.resource.attributes) + len(resource_spans.scope_spans)
+        )
         source = _source(resource_spans.resource.attributes)
         for scope_spans in resource_spans.scope_spans:
             for span in scope_spans.spans:
+                budget.spend(_RECORD_WEIGHT + len(span.attributes))
                 yield Span(
                     source=source,
                     name=_clean(span.name),
@@ -155,14 +178,18 @@ def _spans(request: ExportTraceServiceRequest) -> Iterator[Span]:
 
 
 def _points(request: ExportMetricsServiceRequest, malformed: list[str]) -> Iterator[Point]:
+    budget = _Budget()
     for resource_metrics in request.resource_metrics:
+        budget.spend(_RECORD_WEIGHT + len(resource_metrics.resource.attributes))
+        budget.spend(len(resource_metrics.scope_metrics))
         source = _source(resource_metrics.resource.attributes)
         for scope_metrics in resource_metrics.scope_metrics:
             for metric in scope_metrics.metrics:
-                yield from _metric_points(source, metric, malformed)
+                budget.spend(_RECORD_WEIGHT)
+                yield from _metric_points(source, metric, budget, malformed)
 
 
-def _metric_points(source: Source, metric: Metric, malformed: list[str]) -> Iterator[Point]:
+def _metric_points(source: Source, metric: Metric, budget: _Budget, malformed: list[str]) -> Iterator[Point]:
     shape = metric.WhichOneof("data")
     name = _clean(metric.name)
     if shape is None:
@@ -170,6 +197,7 @@ def _metric_points(source: Source, metric: Metric, malformed: list[str]) -> Iter
         return
     kind: PointKind = "gauge" if shape == "gauge" else _kind_of_sum(metric.sum) if shape == "sum" else "other"
     for point in getattr(metric, shape).data_points:
+        budget.spend(_RECORD_WEIGHT + len(point.attributes))
         if point.flags & DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK:
             continue
         value = math.nan if kind == "other" else _number(point)
