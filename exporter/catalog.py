@@ -3,8 +3,8 @@
 METRICS     what a trainer may send as `asyncrl.metric.<name>`, and how its values of one version are merged
 FAMILIES    everything on /metrics: the families derived from METRICS, and those of the ledger itself
 
-Nothing is inferred from a name: the statistic, its weight and the unit stand here. One row per metric, so the
-lines are long.
+Nothing is inferred from a name: the statistic, its weight and the unit stand here. Long because it is a
+table: one row per metric.
 """
 
 from typing import Final, Literal
