@@ -25,6 +25,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     Metric,
     NumberDataPoint,
 )
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from exporter import otlp
 from exporter.errors import BodyTooLarge, MalformedRequest, UnsupportedMedia
@@ -262,6 +263,24 @@ def test_a_body_of_exactly_the_limit_passes_and_one_byte_more_does_not() -> None
         gunzip(gzip.compress(body), limit=len(body) - 1)
     with pytest.raises(BodyTooLarge):
         otlp.decode_request("traces", "application/x-protobuf", "", body, limit_bytes=len(body) - 1)
+
+
+def test_c95_a_small_body_of_very_many_records_is_too_large() -> None:
+    spans = ExportTraceServiceRequest()
+    spans.resource_spans.add().scope_spans.add().spans.extend([Span()] * 300_000)
+    points = ExportMetricsServiceRequest()
+    gauge = Metric(gauge=Gauge(data_points=[NumberDataPoint()] * 300_000))
+    points.resource_metrics.add().scope_metrics.add(metrics=[gauge])
+    for signal, content_type, body in [
+        ("traces", "application/x-protobuf", spans.SerializeToString()),
+        ("traces", "application/x-protobuf", b"\x0a\x00" * 300_000),  # empty resources
+        ("metrics", "application/x-protobuf", points.SerializeToString()),
+        ("traces", "application/json", b"[" + b"[]," * 1_000_000 + b"[]]"),
+    ]:
+        with pytest.raises(BodyTooLarge):
+            otlp.decode_request(
+                "traces" if signal == "traces" else "metrics", content_type, "", body, limit_bytes=10_000_000
+            )
 
 
 def test_gzip_that_is_truncated_forged_or_followed_by_more_is_malformed() -> None:
