@@ -1,0 +1,15 @@
+"""Fixtures of all rooms."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plain_environment() -> Iterator[None]:
+    """No variable of the developer's shell reaches OpenTelemetry or Ray."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("OTEL_", "RAY_"))]:
+            patch.delenv(name)
+        yield
