@@ -1,6 +1,6 @@
 """What travels through the loop: prompts, tickets, responses, samples. Plain data, picklable, no torch.
 
-    environment -> Prompt -> (queue) Ticket -> rollouter -> Response x G -> Sample -> (queue) -> trainer
+environment -> Prompt -> (queue) Ticket -> rollouter -> Response x G -> Sample -> (queue) -> trainer
 """
 
 from dataclasses import dataclass, field
