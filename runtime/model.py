@@ -79,6 +79,8 @@ def warm_start(model: PreTrainedModel, tokenizer: Tokenizer, environment: Enviro
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
     for step in range(1, steps + 1):
         prompts = [prompt for _ in range(batch_size) if (prompt := environment.draw())]
+        if not prompts:
+            return  # a finite environment has ended
         questions = [tokenizer.encode(prompt.text) for prompt in prompts]
         answered = [[*tokenizer.encode(p.text + p.answer), tokenizer.eos_id] for p in prompts]
         token_ids, is_answer = right_pad(questions, answered, tokenizer.pad_id)

@@ -1,0 +1,58 @@
+"""Environments that end, fail or dawdle: the sort task with one thing changed."""
+
+import time
+
+from runtime.sort_task import SortTask
+from runtime.types import Prompt, Score
+
+
+class SortEnvironment:
+    """Endless; what the others change."""
+
+    prompt_count: int | None = None
+
+    def __init__(self, *, seed: int) -> None:
+        self._task = SortTask(seed=seed)
+        self._drawn = 0
+
+    def draw(self) -> Prompt | None:
+        if self._drawn == self.prompt_count:
+            return None
+        self._drawn += 1
+        return self._task.draw()
+
+    def score(self, prompt: Prompt, response_text: str) -> Score:
+        return self._task.score(prompt, response_text)
+
+
+class Finite(SortEnvironment):
+    """129 prompts, one more than two batches of 64."""
+
+    prompt_count = 129
+
+
+class Empty(SortEnvironment):
+    prompt_count = 0
+
+
+class OneBadSample(Finite):
+    """The fifth prompt cannot be scored."""
+
+    def score(self, prompt: Prompt, response_text: str) -> Score:
+        if prompt.prompt_id == "sort-5":
+            raise ValueError("prompt 5 has no answer")
+        return super().score(prompt, response_text)
+
+
+class AllBad(SortEnvironment):
+    def score(self, prompt: Prompt, response_text: str) -> Score:
+        raise ValueError("no verifier installed")
+
+
+class SlowScore(SortEnvironment):
+    """Scoring the first prompt takes far longer than everything else together."""
+
+    def score(self, prompt: Prompt, response_text: str) -> Score:
+        if prompt.prompt_id == "sort-1":
+            time.sleep(1.0)
+        return super().score(prompt, response_text)
