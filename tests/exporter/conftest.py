@@ -36,14 +36,13 @@ class StartedExporter:
 StartExporter = Callable[..., StartedExporter]
 
 
-@pytest.fixture
-def start_exporter(tmp_path: Path) -> Iterator[StartExporter]:
-    """start_exporter(*flags, data_dir=...) -> StartedExporter that is ready. None outlives the test."""
+def exporters(directory: Path) -> Iterator[StartExporter]:
+    """One `start(*flags, data_dir=...) -> StartedExporter` that is ready; those it started end after it."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*flags: str, data_dir: Path | None = None) -> StartedExporter:
-        data = data_dir or tmp_path / f"data{len(started)}"
-        endpoints = tmp_path / f"endpoints{len(started)}.json"
+        data = data_dir or directory / f"data{len(started)}"
+        endpoints = directory / f"endpoints{len(started)}.json"
         command = [sys.executable, "-P", "-m", "exporter", "--listen", "127.0.0.1:0", "--otlp", "127.0.0.1:0"]
         places = ["--data-dir", str(data), "--endpoints-file", str(endpoints)]
         process = subprocess.Popen(
@@ -61,6 +60,18 @@ def start_exporter(tmp_path: Path) -> Iterator[StartExporter]:
         if process.poll() is None:
             process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def start_exporter(tmp_path: Path) -> Iterator[StartExporter]:
+    """Starts exporters that live as long as the test."""
+    yield from exporters(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def start_module_exporter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartExporter]:
+    """Starts exporters that live as long as the tests of one file."""
+    yield from exporters(tmp_path_factory.mktemp("exporters"))
 
 
 def _await_ready(process: subprocess.Popen[str], endpoints: Path) -> dict[str, str]:
