@@ -1,6 +1,7 @@
 """The metric values of one span: typed by the catalogue, range-checked, non-finite ones counted and left out."""
 
 import re
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -38,6 +39,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 Value = Scalar | Spread
 
 
+@lru_cache(maxsize=4096)  # the same names come with every record
 def user_family(name: str) -> str:
     """The family of a metric that the catalogue does not know: `actor/loss` is `asyncrl_user_actor_loss`.
 
