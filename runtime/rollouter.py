@@ -10,12 +10,10 @@ answers at any moment. Each loop clears its event before it looks for work: no w
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
-
-import ray
 
 from runtime.config import RunConfig
 from runtime.device import actor_device
@@ -114,9 +112,9 @@ class Rollouter:
             idle_ratio=self._idle_ratio,
         )
 
-    async def load_weights(self, version: int, weights: list["ray.ObjectRef[Arrays]"]) -> LoadReport:
-        """Returns when this rollouter serves `version`."""
-        arrays: Arrays = await weights[0]
+    async def load_weights(self, version: int, weights: list[Awaitable[Arrays]]) -> LoadReport:
+        """Returns when this rollouter serves `version`. In a list, Ray leaves the reference for us to fetch."""
+        arrays = await weights[0]
         loaded: asyncio.Future[LoadReport] = asyncio.get_running_loop().create_future()
         self._load = PendingLoad(version=version, arrays=arrays, since_ns=self._clock.now_ns(), loaded=loaded)
         self._update_activity()

@@ -1,6 +1,6 @@
 """Environments that end, fail or dawdle: the sort task with one thing changed."""
 
-import time
+import threading
 
 from runtime.sort_task import SortTask
 from runtime.types import Prompt, Score
@@ -49,10 +49,11 @@ class AllBad(SortEnvironment):
         raise ValueError("no verifier installed")
 
 
-class SlowScore(SortEnvironment):
-    """Scoring the first prompt takes far longer than everything else together."""
+class StuckScore(SortEnvironment):
+    """The scorer waits until the test releases it; for tests in one process."""
+
+    released = threading.Event()
 
     def score(self, prompt: Prompt, response_text: str) -> Score:
-        if prompt.prompt_id == "sort-1":
-            time.sleep(1.0)
+        self.released.wait()
         return super().score(prompt, response_text)
