@@ -6,6 +6,7 @@ has a staleness of (2 - 1) - 0 = 1. At the fourth step of the window 7 updates l
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from runtime.reports import StateTimes, VersionReport
@@ -44,10 +45,7 @@ class Progress:
         self.recent = deque[VersionReport](maxlen=_RECENT_VERSIONS)
         self._updates = 0
         self._updates_at: list[int] = []  # by version: optimizer updates at its publication
-        self._window_samples = 0
-        self._window_rewards: list[float] = []
-        self._window_exact: list[float] = []
-        self._window_staleness = Partial()
+        self._window = _Window()
 
     def begin_step(self, samples: Sequence[Sample]) -> Lags:
         """Count a step into the window of the next version."""
@@ -64,14 +62,15 @@ class Progress:
         self.staleness = self.staleness.merge(staleness)
         self.update_lag = self.update_lag.merge(Partial.of("update_lag", lags.update_lag))
         self.responses_spanning_versions += sum(span > 0 for span in lags.version_span)
-        self._window_staleness = self._window_staleness.merge(staleness)
-        self._window_samples += len(samples)
+        self._window.staleness = self._window.staleness.merge(staleness)
+        self._window.samples += len(samples)
         return lags
 
     def end_step(self, samples: Sequence[Sample], *, updated: bool) -> None:
         self._updates += updated
-        self._window_rewards += [response.reward for sample in samples for response in sample.responses]
-        self._window_exact += [response.exact_match for sample in samples for response in sample.responses]
+        responses = [response for sample in samples for response in sample.responses]
+        self._window.rewards += [response.reward for response in responses]
+        self._window.exact_matches += [response.exact_match for response in responses]
 
     def publish(self, window: Window | None) -> None:
         """The next version is out. `window` is the trainer's; None for version 0, which has none."""
@@ -79,24 +78,30 @@ class Progress:
         self._updates_at.append(self._updates)
         if window is not None:
             self.times = self.times.plus(StateTimes(window.active_ns, window.version_time_ns))
-            self.last = VersionReport(
-                version=self.version,
-                train_steps=self.steps_in_window,
-                samples=self._window_samples,
-                reward_mean=_mean(self._window_rewards),
-                exact_match_ratio=_mean(self._window_exact),
-                staleness_mean=self._window_staleness.sum / self._window_staleness.count,
-                trainer_idle_ratio=window.idle_ratio,
-                seconds=window.version_time_ns / 1e9,
-            )
+            self.last = self._window.report(self.version, self.steps_in_window, window)
             self.first = self.first or self.last
             self.recent.append(self.last)
         self.steps_in_window = 0
-        self._window_samples = 0
-        self._window_rewards = []
-        self._window_exact = []
-        self._window_staleness = Partial()
+        self._window = _Window()
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+@dataclass(kw_only=True, slots=True)
+class _Window:
+    """What the steps of the next version have consumed."""
+
+    samples: int = 0
+    rewards: list[float] = field(default_factory=list)
+    exact_matches: list[float] = field(default_factory=list)
+    staleness: Partial = field(default_factory=Partial)
+
+    def report(self, version: int, train_steps: int, window: Window) -> VersionReport:
+        return VersionReport(
+            version=version,
+            train_steps=train_steps,
+            samples=self.samples,
+            reward_mean=sum(self.rewards) / len(self.rewards),
+            exact_match_ratio=sum(self.exact_matches) / len(self.exact_matches),
+            staleness_mean=self.staleness.sum / self.staleness.count,
+            trainer_idle_ratio=window.idle_ratio,
+            seconds=window.version_time_ns / 1e9,
+        )

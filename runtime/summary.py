@@ -21,37 +21,33 @@ class Reports(NamedTuple):
 
 def build_summary(config: RunConfig, *, status: str, wall_seconds: float, reports: Reports) -> dict[str, Any]:
     """The document, ready for strict JSON: what is not known is null."""
-    summary: dict[str, Any] = {
+    trainer, rollouters = reports.trainer, reports.rollouters
+    first, last = (trainer.first, trainer.last) if trainer else (None, None)
+    return {
         "run_id": config.run_id,
         "attempt": 1,
         "status": status,
+        "versions_published": trainer and trainer.versions_published,
+        "train_steps": trainer and trainer.train_steps,
         "wall_seconds": wall_seconds,
-        "samples": reports.queue.account._asdict() if reports.queue else None,
-        "rollouter_idle_ratio_mean": _sum(report.times for report in reports.rollouters).idle_ratio,
-        "telemetry": _telemetry(reports),
-    }
-    return summary | (_training(reports.trainer, reports.rollouters) if reports.trainer else {})
-
-
-def _training(trainer: TrainerReport, rollouters: Sequence[RollouterReport]) -> dict[str, Any]:
-    first, last = trainer.first, trainer.last
-    return {
-        "versions_published": trainer.versions_published,
-        "train_steps": trainer.train_steps,
-        "reward_mean_first": first.reward_mean if first else None,
-        "reward_mean_last": last.reward_mean if last else None,
-        "exact_match_first": first.exact_match_ratio if first else None,
-        "exact_match_last": last.exact_match_ratio if last else None,
-        "exact_match_greedy": trainer.exact_match_greedy,
-        "staleness_mean": _mean(trainer.staleness),
-        "staleness_max": trainer.staleness.max if trainer.staleness.count else None,
-        "update_lag_mean": _mean(trainer.update_lag),
-        "responses_spanning_versions": trainer.responses_spanning_versions,
-        "overlap_ratio": overlap_ratio(
+        "samples": reports.queue and reports.queue.account._asdict(),
+        "reward_mean_first": first and first.reward_mean,
+        "reward_mean_last": last and last.reward_mean,
+        "exact_match_first": first and first.exact_match_ratio,
+        "exact_match_last": last and last.exact_match_ratio,
+        "exact_match_greedy": trainer and trainer.exact_match_greedy,
+        "staleness_mean": trainer and _mean(trainer.staleness),
+        "staleness_max": trainer.staleness.max if trainer and trainer.staleness.count else None,
+        "update_lag_mean": trainer and _mean(trainer.update_lag),
+        "responses_spanning_versions": trainer and trainer.responses_spanning_versions,
+        "overlap_ratio": trainer
+        and overlap_ratio(
             trainer.active_intervals, chain.from_iterable(report.active_intervals for report in rollouters)
         ),
-        "trainer_idle_ratio_mean": trainer.times.idle_ratio,
-        "device": trainer.device,
+        "rollouter_idle_ratio_mean": _sum(report.times for report in rollouters).idle_ratio,
+        "trainer_idle_ratio_mean": trainer and trainer.times.idle_ratio,
+        "device": trainer and trainer.device,
+        "telemetry": _telemetry(reports),
     }
 
 

@@ -12,6 +12,8 @@ works in a thread of its own, so that the actor answers at any moment.
 """
 
 import asyncio
+import logging
+import math
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -37,6 +39,7 @@ from runtime.telemetry.partial import Partial
 from runtime.telemetry.state_clock import StateClock, Window
 from runtime.weight_sync import Arrays, SyncReport, sync_weights
 
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 WARM_START_SEED_OFFSET = 2**31
@@ -137,10 +140,18 @@ class Trainer:
             warm_start(self._model, self._tokenizer, environment)
         self._learner = Learner(self._model, self._tokenizer, config.grpo, config.optimizer, self._device)
 
-    def _evaluate(self) -> float:
+    def _evaluate(self) -> float | None:
         environment = load_environment(self._config.environment, seed=HELD_OUT_SEED)
         max_new_tokens = self._config.engine.max_new_tokens
-        return exact_match_greedy(self._model, self._tokenizer, environment, max_new_tokens=max_new_tokens)
+        try:
+            ratio = exact_match_greedy(
+                self._model, self._tokenizer, environment, max_new_tokens=max_new_tokens
+            )
+        # The user's scorer may raise anything; the run is complete without this number.
+        except Exception:
+            logger.exception("the final weights could not be evaluated")
+            return None
+        return ratio if math.isfinite(ratio) else None
 
     async def _next_batch(self) -> TakenBatch | None:
         """The samples of the next step, none at the end of the data; None if the run is told to stop."""
