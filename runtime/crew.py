@@ -1,7 +1,7 @@
 """The actors of one run: started together, watched together, ended in an order that loses nothing.
 
 The end: rollouters stop (their last records are sent) -> the queue closes the account -> the trainer ends the run.
-An actor that is dead or does not answer is left behind; Ray's shutdown kills it.
+An actor that is dead or does not answer is not waited for; in the end all of them are killed.
 """
 
 import asyncio
@@ -92,6 +92,8 @@ class Crew:
         for task in everybody:
             task.cancel()
         await asyncio.gather(*everybody, return_exceptions=True)
+        for actor in (*self._rollouters.values(), self._queue, self._trainer):
+            ray.kill(actor)
         return Reports(trainer=trainer, rollouters=rollouters, queue=queue)
 
     async def _end_for_the_trainer(self, status: str) -> None:

@@ -13,3 +13,12 @@ def plain_environment() -> Iterator[None]:
         for name in [name for name in os.environ if name.startswith(("OTEL_", "RAY_"))]:
             patch.delenv(name)
         yield
+
+
+@pytest.fixture(scope="session")
+def ray_session() -> Iterator[None]:
+    """One local Ray for all tests that need actors; those of `asyncrl run` start their own."""
+    from runtime.ray_cluster import ray_cluster
+
+    with ray_cluster():
+        yield

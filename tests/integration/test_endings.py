@@ -1,0 +1,129 @@
+"""How a run ends: by itself, by the end of its data, by a failure anywhere. On Ray, with real processes killed."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from runtime.config import RunConfig, load_config
+from runtime.crew import Crew
+from runtime.errors import RunFailedError
+from runtime.live_view import LiveView
+from runtime.summary import Reports
+from runtime.telemetry import schema
+from tests.otlp_sink import OtlpSink
+from tests.processes import find
+
+WATCHDOG_SECONDS = 200.0
+LONGEST_END_SECONDS = 30.0
+"""A promise to the user: a failed run is over within this time."""
+
+pytestmark = pytest.mark.usefixtures("ray_session")
+
+
+def configure(sink: OtlpSink, *assignments: str) -> RunConfig:
+    settings = [
+        "steps_per_version=2",
+        "required_samples=4",
+        "group_size=2",
+        "engine.capacity_responses=16",
+        f"telemetry.endpoints=[{sink.url}]",
+    ]
+    return load_config(assignments=[*settings, *assignments])
+
+
+def carry_out(
+    config: RunConfig, disturb: Callable[[], Awaitable[None]] | None = None
+) -> tuple[str, str, Reports]:
+    """Run to the end, whatever it is: the status, the cause of a failure, the reports."""
+
+    async def run() -> tuple[str, str, Reports]:
+        crew = Crew(config)
+        disturbance = asyncio.ensure_future(disturb()) if disturb else None
+        status, cause = "", ""
+        with LiveView(versions=config.versions, metrics_url="") as view:
+            try:
+                status = await crew.work(view)
+            except RunFailedError as error:
+                status, cause = schema.FAILED, str(error)
+        if disturbance:
+            await disturbance
+        return status, cause, await crew.end(status)
+
+    return asyncio.run(asyncio.wait_for(run(), WATCHDOG_SECONDS))
+
+
+def ends(sink: OtlpSink) -> dict[str, str]:
+    """Who said how the run ended."""
+    spans = sink.named(schema.RUN_END)
+    return {str(span.resource[schema.ROLE]): str(span.attributes[schema.STATUS]) for span in spans}
+
+
+@pytest.mark.parametrize(
+    ("actor", "cause", "ended_by"),
+    [
+        ("ray::Trainer", "trainer died", schema.CONTROLLER),
+        ("ray::Rollouter", "rollouter 0 died", schema.TRAINER),
+    ],
+)
+def test_c81_killed_actor_ends_the_run_soon_with_the_cause(actor: str, cause: str, ended_by: str) -> None:
+    killed: list[float] = []
+
+    with OtlpSink() as sink:
+
+        async def kill() -> None:
+            await asyncio.to_thread(sink.wait_for, lambda: len(sink.named(schema.WEIGHT_SYNC)) > 2)
+            os.kill(find(os.getpid(), actor), signal.SIGKILL)
+            killed.append(time.monotonic())
+
+        status, message, reports = carry_out(configure(sink, "versions=1000000"), kill)
+        seconds = time.monotonic() - killed[0]
+    assert status == schema.FAILED
+    assert cause in message
+    assert seconds < LONGEST_END_SECONDS
+    assert ends(sink)[ended_by] == schema.FAILED
+    assert schema.COMPLETED not in ends(sink).values()
+    assert reports.queue is not None
+    account = reports.queue.account
+    assert account.fed == account.trained + account.filtered_zero_variance + account.unused_at_end
+
+
+def test_c81_run_whose_samples_all_fail_ends_with_the_original_error() -> None:
+    with OtlpSink() as sink:
+        status, message, reports = carry_out(configure(sink, "environment=tests.environments:AllBad"))
+    assert status == schema.FAILED
+    assert "ValueError: no verifier installed" in message
+    assert ends(sink)[schema.TRAINER] == schema.FAILED
+    assert reports.trainer is not None
+    assert reports.trainer.train_steps == 0
+
+
+def test_c88_data_that_ends_is_trained_to_the_last_prompt_and_one_bad_sample_is_counted() -> None:
+    with OtlpSink() as sink:
+        config = configure(
+            sink, "environment=tests.environments:OneBadSample", "required_samples=64", "steps_per_version=4"
+        )
+        status, _, reports = carry_out(config)
+    assert status == schema.COMPLETED
+    assert reports.queue is not None
+    account = reports.queue.account
+    assert (account.fed, account.failed, account.unused_at_end) == (129, 1, 0)
+    assert account.trained + account.filtered_zero_variance == 128
+    steps = sink.named(schema.TRAIN_STEP)
+    assert [span.attributes[schema.SAMPLE_COUNT] for span in steps] == [64, 64]
+    assert [span.attributes[schema.PARAM_VERSION] for span in steps] == [1, 1]
+    (end,) = [span for span in sink.named(schema.RUN_END) if span.resource[schema.ROLE] == schema.TRAINER]
+    assert end.attributes[schema.PARAM_VERSION] == 0
+    assert any(key.startswith(schema.STATE_SECONDS_PREFIX) for key in end.attributes), (
+        "the partial window's states"
+    )
+
+
+def test_environment_without_a_prompt_is_a_failure_not_a_success() -> None:
+    with OtlpSink() as sink:
+        status, message, _ = carry_out(configure(sink, "environment=tests.environments:Empty"))
+    assert status == schema.FAILED
+    assert "the environment has no prompt" in message
