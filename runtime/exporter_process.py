@@ -146,7 +146,7 @@ class ExporterProcess:
         self._addresses = ExporterAddresses(
             listen=endpoints.metrics.removeprefix("http://"), otlp=endpoints.otlp.removeprefix("http://")
         )
-        return endpoints
+        return _endpoints(self._addresses)
 
 
 def _endpoints(addresses: ExporterAddresses) -> Endpoints:
