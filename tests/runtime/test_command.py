@@ -1,0 +1,107 @@
+"""`asyncrl` and `asyncrl run` before anything starts: help, settings, mistakes. No Ray here."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import asyncrl
+from runtime.run import main
+
+
+def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert asyncrl.main([]) == 0
+    assert asyncrl.main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "asyncrl run" not in shown.splitlines()[0]
+    for command in ("run", "exporter"):
+        assert f"\n  {command} " in shown
+
+
+def test_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:
+    assert asyncrl.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("asyncrl 0.")
+
+
+def test_unknown_command_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert asyncrl.main(["rum"]) == 2
+    assert capsys.readouterr().err == "asyncrl: no command 'rum'; there are run, exporter\n"
+
+
+@pytest.mark.parametrize("command", ["run", "exporter"])
+def test_help_of_a_command_loads_neither_torch_nor_ray(command: str) -> None:
+    script = (
+        "import sys, asyncrl\n"
+        f"try: asyncrl.main([{command!r}, '--help'])\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "assert not {'torch', 'ray'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-P", "-c", script], check=True, capture_output=True)
+
+
+def test_missing_extra_is_one_clear_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(asyncrl.COMMANDS, "run", asyncrl.Command("torch_is_not_here", "runtime", ""))
+    assert asyncrl.main(["run"]) == 2
+    expected = "asyncrl run: torch_is_not_here is not installed; pip install 'asyncrl-exporter[runtime]'\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_dry_run_prints_the_resolved_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--dry-run", "--versions", "5", "--seed", "7", "--set", "engine.temperature=0.5"]) == 0
+    shown = yaml.safe_load(capsys.readouterr().out)
+    assert (shown["versions"], shown["seed"], shown["engine"]["temperature"]) == (5, 7, 0.5)
+    assert shown["staleness_threshold"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--versions", "0"], ("versions", "0", "at least 1")),
+        (["--rollouters", "two"], ("rollouters", "two", "an integer")),
+        (["--model", "/nonexistent"], ("model", "/nonexistent", "config.json")),
+        (["--set", "grpo.clip_low=7"], ("grpo.clip_low", "7", "0..1")),
+        (["--set", "environment=nowhere:Task"], ("environment", "nowhere:Task")),
+        (["--set", "environment=runtime.sort_task:Absent"], ("environment", "Absent")),
+        (["--config", "absent.yaml"], ("--config", "absent.yaml")),
+    ],
+)
+def test_mistake_is_one_line_and_exit_2(
+    arguments: list[str], parts: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    for part in parts:
+        assert part in error
+
+
+def test_unknown_flag_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--versoins", "3"])
+    assert end.value.code == 2
+    assert capsys.readouterr().err == "asyncrl run: unrecognized arguments: --versoins 3\n"
+
+
+def test_folder_of_an_earlier_run_is_not_written_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "again").mkdir()
+    assert main(["--set", f"runs_dir={tmp_path}", "--set", "run_id=again"]) == 2
+    assert "run_id must be a new one, got 'again'" in capsys.readouterr().err
+
+
+def test_held_port_is_named_before_anything_else_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+        flags = [f"runs_dir={tmp_path}", f"exporter.listen=127.0.0.1:{port}", "exporter.otlp=127.0.0.1:0"]
+        assert main([part for flag in flags for part in ("--set", flag)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert str(port) in error
