@@ -40,9 +40,10 @@ def group_advantages(rewards: Tensor) -> tuple[Tensor, Tensor]:
     std. A group whose rewards are all equal says nothing about the policy: DAPO's dynamic sampling
     (arXiv:2503.14476, section 3.2) leaves it out. Rewards 0, 1 give -1, 1 (up to the 1e-4).
     """
-    mean = rewards.mean(dim=1, keepdim=True)
-    std = rewards.std(dim=1, keepdim=True, correction=0)
-    return (rewards - mean) / (std + 1e-4), rewards.amax(dim=1) != rewards.amin(dim=1)
+    exact = rewards.double()  # in single precision, equal rewards may differ from their own mean
+    mean = exact.mean(dim=1, keepdim=True)
+    std = exact.std(dim=1, keepdim=True, correction=0)
+    return ((exact - mean) / (std + 1e-4)).to(rewards.dtype), rewards.amax(dim=1) != rewards.amin(dim=1)
 
 
 @dataclass(frozen=True, slots=True)
