@@ -26,7 +26,7 @@ class ModelConfig:
     def __post_init__(self) -> None:
         if self.path and not (Path(self.path) / "config.json").is_file():
             raise RuntimeConfigError(
-                f"model.path must be a Hugging Face model directory, got {self.path!r}, which has no config.json; "
+                f"path must be a Hugging Face model directory, got {self.path!r}, which has no config.json; "
                 "save one there with save_pretrained(), or leave it empty for the embedded model"
             )
 

@@ -1,5 +1,6 @@
 """The processes below one of ours, read from /proc: to kill one of them, and to see that none is left."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -28,4 +29,17 @@ def _command(pid: int) -> str:
 def find(pid: int, name: str) -> int:
     """The one descendant of `pid` whose command line starts with `name`."""
     (found,) = [child for child, command in descendants(pid).items() if command.startswith(name)]
+    return found
+
+
+def alive(pids: Iterable[int]) -> dict[int, str]:
+    """Those of `pids` that still run, with their command lines; a process that only awaits its parent is gone."""
+    found = {}
+    for pid in pids:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if state != "Z":
+            found[pid] = _command(pid)
     return found

@@ -1,0 +1,143 @@
+"""`asyncrl run` as its users meet it: a process of its own, its exit code, its files, and nothing left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from runtime.telemetry import schema
+from tests.otlp_sink import OtlpSink
+from tests.page import check_page
+from tests.processes import alive, descendants
+from tests.wire import scrape_until
+
+WATCHDOG_SECONDS = 200.0
+SMALL = (
+    "run_id=small",
+    "steps_per_version=2",
+    "required_samples=4",
+    "group_size=2",
+    "engine.capacity_responses=16",
+)
+ROOT = Path(__file__).parents[2]
+
+
+class Run:
+    """One `asyncrl run`, in a process group of its own as a terminal would start it."""
+
+    def __init__(self, tmp_path: Path, *assignments: str) -> None:
+        self.folder = tmp_path / "small"
+        self.output = tmp_path / "output"
+        settings = (*SMALL, f"runs_dir={tmp_path}", *assignments)
+        flags = [part for assignment in settings for part in ("--set", assignment)]
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "asyncrl", "run", *flags],
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                cwd=ROOT,
+            )
+        self.children: set[int] = set()
+
+    def wait(self) -> int:
+        """The exit code. Remembers every process that the run has started."""
+        deadline = time.monotonic() + WATCHDOG_SECONDS
+        while self.process.poll() is None:
+            self.children |= set(descendants(self.process.pid))
+            assert time.monotonic() < deadline, self.output.read_text()
+            time.sleep(0.1)
+        return self.process.returncode
+
+    def summary(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads((self.folder / "summary.json").read_text())
+        return document
+
+    def left_behind(self) -> dict[int, str]:
+        """The processes of the run that outlive it by more than the kernel takes to bury them."""
+        deadline = time.monotonic() + 10.0
+        while (left := alive(self.children)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return left
+
+
+@contextmanager
+def start(tmp_path: Path, *assignments: str) -> Iterator[Run]:
+    run = Run(tmp_path, *assignments)
+    try:
+        yield run
+    finally:
+        for pid in (run.process.pid, *run.children):
+            if pid in alive([pid]):
+                os.kill(pid, signal.SIGKILL)
+        run.process.wait()
+
+
+def test_completed_run_leaves_its_files_its_last_page_and_no_process(tmp_path: Path) -> None:
+    free_ports = ("exporter.listen=127.0.0.1:0", "exporter.otlp=127.0.0.1:0")
+    with start(tmp_path, "versions=3", "rollouters=2", *free_ports) as run:
+        endpoints = run.folder / "endpoints.json"
+        while not endpoints.exists():
+            assert run.process.poll() is None, run.output.read_text()
+            time.sleep(0.1)
+        url = json.loads(endpoints.read_text())["metrics"]
+        completed = {"run": "small", "status": "completed"}
+        page = scrape_until(url, lambda page: page.value("asyncrl_run_status", **completed) == 1.0)
+        assert run.wait() == 0, run.output.read_text()
+    check_page(page.text, page.content_type)
+    summary = run.summary()
+    assert (summary["status"], summary["versions_published"], summary["train_steps"]) == ("completed", 3, 6)
+    account = summary["samples"]
+    assert account["fed"] == sum(account[outcome] for outcome in schema.OUTCOMES)
+    assert account["trained"] + account["filtered_zero_variance"] == 24
+    assert page.value("asyncrl_param_version", run="small") == 3
+    assert page.value("asyncrl_versions_sealed_total", run="small", complete="true") == 3
+    assert page.value("asyncrl_samples_fed_total", run="small") == account["fed"]
+    outcomes = page.by_label("asyncrl_samples_total", "outcome", run="small")
+    assert outcomes == {outcome: account[outcome] for outcome in schema.OUTCOMES}
+    assert yaml.safe_load((run.folder / "config.yaml").read_text())["rollouters"] == 2
+    assert (run.folder / "journal").is_dir()
+    assert "version 3/3" in run.output.read_text()
+    assert run.left_behind() == {}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_stops_the_run_with_its_partial_window(tmp_path: Path, number: signal.Signals) -> None:
+    with OtlpSink() as sink:
+        settings = ("versions=1000000", "steps_per_version=1000000", f"telemetry.endpoints=[{sink.url}]")
+        with start(tmp_path, *settings) as run:
+            sink.wait_for(lambda: len(sink.named(schema.TRAIN_STEP)) > 2)
+            # Ctrl-C reaches every process of the terminal's foreground group.
+            send = os.killpg if number == signal.SIGINT else os.kill
+            send(run.process.pid, number)
+            assert run.wait() == 128 + number, run.output.read_text()
+        steps = sink.named(schema.TRAIN_STEP)
+        ends = {span.resource[schema.ROLE]: span.attributes for span in sink.named(schema.RUN_END)}
+    assert run.summary()["status"] == "stopped"
+    assert run.summary()["train_steps"] == len(steps)
+    assert {end[schema.STATUS] for end in ends.values()} == {"stopped"}
+    assert set(ends) == {schema.TRAINER, schema.ROLLOUTER_ROLE, schema.QUEUE}
+    assert schema.STATE_SECONDS_PREFIX + "training" in ends[schema.TRAINER]
+    assert run.left_behind() == {}
+
+
+def test_failed_run_says_why_and_exits_1(tmp_path: Path) -> None:
+    with start(
+        tmp_path, "environment=tests.environments:AllBad", "telemetry.endpoints=[http://127.0.0.1:9]"
+    ) as run:
+        assert run.wait() == 1
+    output = run.output.read_text()
+    assert "failed: rollouter 0: EnvironmentFailedError: 32 samples in a row" in output
+    assert "ValueError: no verifier installed" in output
+    assert run.summary()["status"] == "failed"
+    assert "Traceback" in (run.folder / "failure.log").read_text()
+    assert run.left_behind() == {}
