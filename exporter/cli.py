@@ -3,10 +3,10 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from exporter.config import ExporterConfig, load_config
+from exporter.config import SETTINGS, ExporterConfig, load_config
 from exporter.errors import ExporterError
 from exporter.ingest import Ingest
 from exporter.server import Listeners, serve_until_signalled
@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         argument_default=argparse.SUPPRESS,
     )
 
-    def add(flag: str, metavar: str, kind: type, field: str, text: str) -> None:
+    def add(flag: str, metavar: str, kind: Callable[[str], object], field: str, text: str) -> None:
         default = getattr(ExporterConfig(), field)
         shown = "" if default is None else f" (default: {default})"
         parser.add_argument(flag, metavar=metavar, type=kind, dest=field, help=text + shown)
@@ -58,14 +58,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--config",
         metavar="FILE",
-        type=Path,
+        type=_path,
         default=None,
-        help="YAML mapping of the fields below, dashes as underscores; flags win",
+        help=f"YAML mapping that flags win over; its keys: {', '.join(SETTINGS)}",
     )
     add("--listen", "HOST:PORT", str, "listen", "where /metrics and the history are served")
     add("--otlp", "HOST:PORT", str, "otlp", "where OTLP/HTTP is received")
-    add("--data-dir", "DIR", Path, "data_dir", "folder of the journal")
-    add("--endpoints-file", "FILE", Path, "endpoints_file", "write the chosen addresses there, as JSON")
+    add("--data-dir", "DIR", _path, "data_dir", "folder of the journal")
+    add("--endpoints-file", "FILE", _path, "endpoints_file", "write the chosen addresses there, as JSON")
     add("--grace", "SECONDS", float, "grace_seconds", "how long a version waits for missing records")
     add(
         "--finished-run-grace",
@@ -81,3 +81,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--window-versions", "COUNT", int, "window_versions", "fewest versions kept in the version window")
     add("--window-seconds", "SECONDS", float, "window_seconds", "shortest stay in the version window")
     return parser
+
+
+def _path(text: str) -> Path:
+    if not text:  # an unset variable of a script, and not the working directory
+        raise argparse.ArgumentTypeError("expected a path, got an empty one")
+    return Path(text)

@@ -52,6 +52,9 @@ class ExporterConfig:
                 raise ConfigError(f"{name} must be above 0, got 0")
 
 
+SETTINGS = tuple(setting.name for setting in dataclasses.fields(ExporterConfig))
+"""The keys of a configuration file."""
+
 _LEAST: Mapping[str, float | int] = {
     "grace_seconds": 0.0,
     "finished_run_grace_seconds": 0.0,
@@ -95,10 +98,9 @@ def _read_file(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(content, dict):
         raise ConfigError(f"{path} must be a mapping of setting to value, got {type(content).__name__}")
-    fields = {field.name: field for field in dataclasses.fields(ExporterConfig)}
     for key in content:
-        if key not in fields:
-            raise ConfigError(f"{path}: unknown setting {key!r}; known are {', '.join(fields)}")
+        if key not in SETTINGS:
+            raise ConfigError(f"{path}: unknown setting {key!r}; known are {', '.join(SETTINGS)}")
     return {key: _as_path(key, value) for key, value in content.items()}
 
 

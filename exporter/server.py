@@ -64,10 +64,13 @@ class Listeners:
         return {"metrics": _url(self.scrape), "otlp": _url(self.otlp)}
 
     def write_urls(self, path: Path) -> None:
-        """Whoever waits for the file never sees half of it."""
+        """Whoever waits for the file never sees half of it. Raises ConfigError."""
         part = path.with_name(path.name + ".part")
-        part.write_text(json.dumps(self.urls) + "\n", encoding="utf-8")
-        os.replace(part, path)
+        try:
+            part.write_text(json.dumps(self.urls) + "\n", encoding="utf-8")
+            os.replace(part, path)
+        except OSError as error:
+            raise ConfigError(f"cannot write the endpoints file {path}: {error.strerror}") from error
 
 
 def _bind(name: str, address: str) -> socket.socket:

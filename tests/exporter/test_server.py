@@ -265,6 +265,14 @@ def test_a_mistake_is_one_line_and_exit_code_2(flags: list[str], complaint: str)
     assert ended.stderr.count("\n") == 1
 
 
+def test_an_endpoints_file_that_cannot_be_written_is_a_mistake(tmp_path: Path) -> None:
+    free = ["--listen", "127.0.0.1:0", "--otlp", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
+    ended = run_exporter(*free, "--endpoints-file", str(tmp_path / "missing" / "endpoints.json"))
+    assert ended.returncode == 2
+    assert "cannot write the endpoints file" in ended.stderr.splitlines()[-1]
+    assert run_exporter(*free, "--data-dir", "").returncode == 2
+
+
 def test_help_names_every_flag() -> None:
     ended = run_exporter("--help")
     assert ended.returncode == 0
