@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
+from benchmarks.machine import machine
 from runtime.engine import Engine, EngineConfig
 from runtime.environment import load_environment
 from runtime.evaluation import HELD_OUT_SEED, exact_match_greedy
@@ -103,6 +104,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    print(machine())
     print("advantages  first 5 steps  last 5 steps  greedy held out  generate ms/step  train ms/step")
     for name, advantages in (("real", group_advantages), ("shuffled", shuffled_advantages(arguments.seed))):
         result = learn(arguments.steps, seed=arguments.seed, advantages=advantages)

@@ -2,8 +2,9 @@
 
     python -m benchmarks.telemetry_cost
 
-The receiver is another process that reads and answers. All of this process's CPU time counts: emitting,
-encoding, the delivery thread and its HTTP.
+The receiver is another process that reads and answers. All of this process's CPU time counts: summing values up,
+emitting, encoding, the delivery thread and its HTTP. Spans are emitted as fast as they can be, so that requests
+are full; but `train step` goes as in training: with the values and links of the default run, its request its own.
 """
 
 import subprocess
@@ -11,10 +12,17 @@ import sys
 import time
 from collections.abc import Callable
 
+import torch
+
+from benchmarks.machine import machine
+from runtime.grpo import GrpoConfig
+from runtime.learner import Learner, OptimizerConfig
+from runtime.model import ModelConfig, build_model
 from runtime.telemetry import schema
 from runtime.telemetry.config import Identity, TelemetryConfig
 from runtime.telemetry.emitter import Telemetry
 from runtime.telemetry.partial import Partial
+from runtime.types import Prompt, Response, Sample, Ticket
 
 RECEIVER = """
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -33,22 +41,69 @@ server.serve_forever()
 """
 
 DISTRIBUTIONS = ("reward", "staleness", "update_lag", "version_span", "response_length", "step", "queue_wait")
+SAMPLES, GROUP_SIZE, TOKENS = 32, 8, 7
+"""Of a train step of the default run."""
 SPANS = 1000
 ROUNDS = 3
 FLUSH_SECONDS = 60.0
+NEVER_SECONDS = 86_400.0
 
 
-def control(telemetry: Telemetry, values: dict[str, float | Partial]) -> None:
+def control(
+    telemetry: Telemetry, values: dict[str, float | list[float] | Partial], links: list[str] | None = None
+) -> None:
     """A train step as the trainer emits it."""
     now_ns = telemetry.clock.now_ns()
-    counts = {schema.STEP: 1, schema.STEP_IN_WINDOW: 1, schema.SAMPLE_COUNT: 32, schema.TOKEN_COUNT: 1800}
     telemetry.control(
-        schema.TRAIN_STEP, param_version=1, start_ns=now_ns, end_ns=now_ns, attributes=counts, values=values
+        schema.TRAIN_STEP,
+        param_version=1,
+        start_ns=now_ns,
+        end_ns=now_ns,
+        attributes={
+            schema.STEP: 1,
+            schema.STEP_IN_WINDOW: 1,
+            schema.SAMPLE_COUNT: SAMPLES,
+            schema.TRAINED_SAMPLE_COUNT: SAMPLES,
+            schema.TOKEN_COUNT: SAMPLES * GROUP_SIZE * TOKENS,
+        },
+        values={
+            name: Partial.of(name, value) if isinstance(value, list) else value
+            for name, value in values.items()
+        },
+        links=links or (),
     )
 
 
-def detail(telemetry: Telemetry) -> None:
-    """A rollout as the rollouter emits it."""
+def step_values() -> dict[str, float | list[float] | Partial]:
+    """What a step of the learner measures, and what the trainer adds: one number per response, sample or step."""
+    device = torch.device("cpu")
+    model, tokenizer = build_model(ModelConfig(), seed=0, device=device)
+    prompt = Prompt(prompt_id="", text="s3120=", answer="0123")
+    samples = [
+        Sample(
+            ticket=Ticket(ticket_id=ticket_id, prompt=prompt),
+            prompt_token_ids=tokenizer.encode(prompt.text),
+            responses=[
+                Response(index=i, token_ids=[i] * TOKENS, log_probs=[-3.0] * TOKENS, reward=i / GROUP_SIZE)
+                for i in range(GROUP_SIZE)
+            ],
+            rollouter="0",
+        )
+        for ticket_id in range(SAMPLES)
+    ]
+    learner = Learner(model, tokenizer, GrpoConfig(), OptimizerConfig(), device)
+    per_response = [float(number % 2) for number in range(SAMPLES * GROUP_SIZE)]
+    return {
+        **learner.step(learner.assemble(samples)).values,
+        **dict.fromkeys(("staleness", "update_lag", "version_span"), per_response),
+        "queue_wait": per_response[:SAMPLES],
+        "step": [0.25],
+        "tokens_per_second": 6000.0,
+    }
+
+
+def detail(telemetry: Telemetry) -> str:
+    """A rollout as the rollouter emits it; its traceparent."""
     now_ns = telemetry.clock.now_ns()
     attributes: dict[str, str | int | float] = {
         schema.SAMPLE_ID: 123,
@@ -59,43 +114,65 @@ def detail(telemetry: Telemetry) -> None:
         schema.REWARD_VALUE: 0.5,
         schema.FINISH_REASON: "stop",
     }
-    telemetry.detail(schema.ROLLOUT, start_ns=now_ns, end_ns=now_ns, attributes=attributes)
+    return telemetry.detail(schema.ROLLOUT, start_ns=now_ns, end_ns=now_ns, attributes=attributes)
 
 
-def microseconds_per_span(telemetry: Telemetry, emit: Callable[[], None]) -> float:
+def microseconds_per_span(
+    telemetry: Telemetry, emit: Callable[[], object], *, spans: int = SPANS, pause_seconds: float = 0.0
+) -> float:
     """The least of some rounds, spans emitted one by one and all of them answered."""
     rounds = []
     for _ in range(ROUNDS):
         began = time.process_time()
-        for _ in range(SPANS):
+        for _ in range(spans):
             emit()
+            time.sleep(pause_seconds)
         assert telemetry.flush(FLUSH_SECONDS)
-        rounds.append((time.process_time() - began) / SPANS * 1e6)
+        rounds.append((time.process_time() - began) / spans * 1e6)
     return min(rounds)
 
 
+def measure(url: str) -> None:
+    """Print one line per kind of span, all sent to `url`."""
+
+    def telemetry(*, detail_sampling: float, flush_interval_seconds: float = 0.25) -> Telemetry:
+        config = TelemetryConfig(
+            endpoints=(url,),
+            detail_sampling=detail_sampling,
+            flush_interval_seconds=flush_interval_seconds,
+            metrics_interval_seconds=NEVER_SECONDS,
+        )
+        return Telemetry(config, Identity(run_id="cost", role=schema.TRAINER))
+
+    def show(name: str, microseconds: float) -> None:
+        print(f"{name:34} {microseconds:8.1f} us of CPU", flush=True)
+
+    everything, sampled = telemetry(detail_sampling=1), telemetry(detail_sampling=0.1)
+    values: dict[str, float | list[float] | Partial] = {
+        name: Partial.of(name, range(SAMPLES)) for name in DISTRIBUTIONS
+    }
+    values |= {f"scalar_{number}": number / 7 for number in range(60 - len(values))}
+    show("control span, 60 values", microseconds_per_span(everything, lambda: control(everything, values)))
+    show("detail span, sampled", microseconds_per_span(everything, lambda: detail(everything)))
+    show("detail span, one in ten sampled", microseconds_per_span(sampled, lambda: detail(sampled)))
+    paced = telemetry(detail_sampling=0, flush_interval_seconds=0.005)
+    measured, links = step_values(), [detail(sampled) for _ in range(SAMPLES * GROUP_SIZE)]
+    per_step = microseconds_per_span(
+        paced, lambda: control(paced, measured, links), spans=100, pause_seconds=0.02
+    )
+    show("train step, alone in its request", per_step)
+    for each in (everything, sampled, paced):
+        each.shutdown(FLUSH_SECONDS)
+        assert not any(each.stats().dropped.values())
+
+
 def main() -> None:
-    """Print one line per kind of span."""
+    print(machine())
+    torch.set_num_threads(1)
     receiver = subprocess.Popen([sys.executable, "-c", RECEIVER], stdout=subprocess.PIPE, text=True)
     try:
         assert receiver.stdout is not None
-        url = f"http://127.0.0.1:{receiver.stdout.readline().strip()}"
-        identity = Identity(run_id="cost", role=schema.TRAINER)
-        telemetry = Telemetry(TelemetryConfig(endpoints=(url,), detail_sampling=1.0), identity)
-        sampling = Telemetry(TelemetryConfig(endpoints=(url,), detail_sampling=0.1), identity)
-        values: dict[str, float | Partial] = {name: Partial.of(name, range(32)) for name in DISTRIBUTIONS}
-        values |= {f"scalar_{number}": number / 7 for number in range(60 - len(values))}
-        cases: dict[str, Callable[[], None]] = {
-            "control span, 60 values": lambda: control(telemetry, values),
-            "detail span, sampled": lambda: detail(telemetry),
-        }
-        for name, emit in cases.items():
-            print(f"{name:34} {microseconds_per_span(telemetry, emit):8.1f} us of CPU")
-        rate = microseconds_per_span(sampling, lambda: detail(sampling))
-        print(f"{'detail span, one in ten sampled':34} {rate:8.1f} us of CPU")
-        print(telemetry.stats())
-        telemetry.shutdown(FLUSH_SECONDS)
-        sampling.shutdown(FLUSH_SECONDS)
+        measure(f"http://127.0.0.1:{receiver.stdout.readline().strip()}")
     finally:
         receiver.kill()
         receiver.communicate()
