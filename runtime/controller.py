@@ -45,15 +45,12 @@ from runtime.telemetry import schema
 
 
 class Interrupt:
-    """SIGINT and SIGTERM: the first stops the run, the second skips the final wait."""
+    """SIGINT and SIGTERM from now on: the first stops the run, the second skips the final wait."""
 
     def __init__(self) -> None:
         self.first = asyncio.Event()
         self.second = asyncio.Event()
         self.number = 0
-
-    def listen(self) -> None:
-        """Ray replaces the handler of SIGTERM when it starts: call this once more then."""
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._receive, number)
 
@@ -63,7 +60,7 @@ class Interrupt:
             return
         self.number = number
         self.first.set()
-        print("asyncrl run: stopping; once more to skip the wait for the last scrape", file=sys.stderr)
+        _say("stopping")
 
 
 async def run(config: RunConfig) -> int:
@@ -73,12 +70,10 @@ async def run(config: RunConfig) -> int:
     """
     started = time.monotonic()
     interrupt = Interrupt()
-    interrupt.listen()
     config.folder.mkdir(parents=True)
     (config.folder / "config.yaml").write_text(dump_config(config))
     async with _telemetry_target(config) as (config, exporter, metrics_url):
-        with ray_cluster():
-            interrupt.listen()
+        async with ray_cluster():
             crew = Crew(config)
             with LiveView(versions=config.versions, metrics_url=metrics_url) as view:
                 status = await _work(crew, view, interrupt, config)
@@ -87,8 +82,11 @@ async def run(config: RunConfig) -> int:
         summary = build_summary(config, status=status, wall_seconds=wall_seconds, reports=reports)
         summary_file = config.folder / "summary.json"
         summary_file.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
-        print(f"asyncrl run: {status}; {summary_file}", file=sys.stderr)
+        _say(f"{status}; {summary_file}")
         if exporter is not None and exporter.owned:
+            # Nothing else is left to stop: from here on any signal means this wait.
+            interrupt.first.set()
+            _say(f"waiting until the last version has been scraped from {metrics_url} (Ctrl-C skips)")
             await race(exporter.published(config.run_id), interrupt.second.wait())
     if status == schema.STOPPED:
         return 128 + interrupt.number
@@ -107,9 +105,13 @@ async def _work(crew: Crew, view: LiveView, interrupt: Interrupt, config: RunCon
     except RunFailedError as error:
         log_file = config.folder / "failure.log"
         log_file.write_text("".join(traceback.format_exception(error)))
-        print(f"asyncrl run: failed: {error} (more in {log_file})", file=sys.stderr)
+        _say(f"failed: {error} (more in {log_file})")
         return schema.FAILED
     return ended[0] if ended else schema.STOPPED
+
+
+def _say(line: str) -> None:
+    print(f"asyncrl run: {line}", file=sys.stderr)
 
 
 @asynccontextmanager

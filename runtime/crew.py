@@ -27,6 +27,8 @@ from runtime.trainer import Trainer
 T = TypeVar("T")
 
 _HEARTBEAT_SECONDS = 1.0
+_START_SECONDS = 600.0
+"""An actor answers for the first time when it has imported everything."""
 _SILENCE_SECONDS = 25.0
 """An actor whose loop does not answer for so long counts as failed."""
 _STOP_SECONDS = 8.0
@@ -66,6 +68,7 @@ class Crew:
         try:
             await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
             if self._training.done() and not self._training.exception():
+                await asyncio.wait([showing], timeout=_STOP_SECONDS)
                 return self._training.result()
             # One death makes others fail: give the one that it began with the time to be noticed.
             await asyncio.wait(watched, timeout=_AFTERMATH_SECONDS)
@@ -77,10 +80,10 @@ class Crew:
 
     async def end(self, status: str) -> Reports:
         """End the run as `status`. What an actor does not answer in time is missing from the reports."""
-        stops = [rollouter.stop.remote(status) for rollouter in self._rollouters.values()]
-        stops.append(self._trainer.stop.remote())
+        stops = [self._trainer.stop.remote(), *(r.stop.remote(status) for r in self._rollouters.values())]
+        await asyncio.gather(*(_or_none(stop, _STOP_SECONDS) for stop in stops))
         everybody = [*self._rollouts.values(), self._training]
-        await asyncio.wait([*everybody, *map(asyncio.ensure_future, stops)], timeout=_STOP_SECONDS)
+        await asyncio.wait(everybody, timeout=_STOP_SECONDS)
         rollouters: list[RollouterReport] = [
             task.result() for task in self._rollouts.values() if task.done() and not task.exception()
         ]
@@ -103,13 +106,13 @@ class Crew:
     async def _show_versions(self, view: LiveView) -> None:
         # A trainer that cannot answer is the business of those who watch it.
         with suppress(RayError):
-            while True:
-                for report in await self._trainer.versions_after.remote(self._version):
+            while reports := await self._trainer.versions_after.remote(self._version):
+                for report in reports:
                     self._version = report.version
                     view.version(report)
 
     async def _watch_heartbeats(self, view: LiveView) -> NoReturn:
-        patience: float | None = None  # the first answer comes when everything has been imported
+        patience = _START_SECONDS
         while True:
             trainer, queue, *rollouters = await asyncio.gather(
                 _answer("trainer", self._trainer.status.remote(), patience),

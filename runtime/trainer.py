@@ -60,7 +60,8 @@ class Trainer:
         self._device = actor_device()
         self._learner_thread = ThreadPoolExecutor(1, thread_name_prefix="learner")
         self._stop = asyncio.Event()
-        self._published = asyncio.Condition()
+        self._ended = False
+        self._changed = asyncio.Condition()
         self._progress = Progress()
         observe_states(
             self._telemetry,
@@ -73,6 +74,13 @@ class Trainer:
 
     async def run(self) -> str:
         """The status in which training ended, `completed` or `stopped`. Raises what made it impossible."""
+        try:
+            return await self._run()
+        finally:
+            self._ended = True
+            await self._notify()
+
+    async def _run(self) -> str:
         await self._in_learner_thread(self._build)
         await self._publish()
         while self._progress.version < self._config.versions:
@@ -127,10 +135,14 @@ class Trainer:
         )
 
     async def versions_after(self, version: int) -> list[VersionReport]:
-        """Waits until a version above `version` is published; returns the newest of them, oldest first."""
-        async with self._published:
-            await self._published.wait_for(lambda: self._progress.version > version)
+        """The newest versions above `version`, oldest first, as soon as there is one; none when training has ended."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._ended or self._progress.version > version)
         return [report for report in self._progress.recent if report.version > version]
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
 
     def _build(self) -> None:
         config = self._config
@@ -195,8 +207,7 @@ class Trainer:
         if version == 0:
             self._states.leave("starting", end_ns)
         progress.publish(window if version else None)
-        async with self._published:
-            self._published.notify_all()
+        await self._notify()
         await self._queue.on_sync.remote(version)
 
     def _emit_step(

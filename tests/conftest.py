@@ -1,5 +1,6 @@
 """Fixtures of all rooms."""
 
+import asyncio
 import os
 from collections.abc import Iterator
 
@@ -20,5 +21,8 @@ def ray_session() -> Iterator[None]:
     """One local Ray for all tests that need actors; those of `asyncrl run` start their own."""
     from runtime.ray_cluster import ray_cluster
 
-    with ray_cluster():
+    with asyncio.Runner() as runner:
+        cluster = ray_cluster()
+        runner.run(cluster.__aenter__())
         yield
+        runner.run(cluster.__aexit__(None, None, None))
