@@ -81,9 +81,9 @@ class Crew:
     async def end(self, status: str) -> Reports:
         """End the run as `status`. What an actor does not answer in time is missing from the reports."""
         stops = [self._trainer.stop.remote(), *(r.stop.remote(status) for r in self._rollouters.values())]
-        await asyncio.gather(*(_or_none(stop, _STOP_SECONDS) for stop in stops))
+        stopping = [asyncio.create_task(_or_none(stop, _STOP_SECONDS)) for stop in stops]
         everybody = [*self._rollouts.values(), self._training]
-        await asyncio.wait(everybody, timeout=_STOP_SECONDS)
+        await asyncio.wait([*everybody, *stopping], timeout=_STOP_SECONDS)
         rollouters: list[RollouterReport] = [
             task.result() for task in self._rollouts.values() if task.done() and not task.exception()
         ]
