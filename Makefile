@@ -6,7 +6,7 @@ ARGS ?=
 
 BIN := .venv/bin
 INSTALLED := .venv/installed
-BENCHMARKS = $(filter-out __init__,$(basename $(notdir $(wildcard benchmarks/*.py))))
+BENCHMARKS = $(basename $(notdir $(shell grep -l __main__ benchmarks/*.py)))
 
 .PHONY: run test check format generate bench clean
 

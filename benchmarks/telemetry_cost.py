@@ -3,14 +3,16 @@
     python -m benchmarks.telemetry_cost
 
 The receiver is another process that reads and answers. All of this process's CPU time counts: summing values up,
-emitting, encoding, the delivery thread and its HTTP. Spans are emitted as fast as they can be, so that requests
-are full; but `train step` goes as in training: with the values and links of the default run, its request its own.
+emitting, encoding, the delivery thread and its HTTP. `train step` has the values of the default run, and a link to
+each rollout that was kept. Spans are emitted as fast as they can be, so that requests are full and caches warm;
+the last line is of train steps at intervals, each alone in its request, as in training: there a busy machine shows.
 """
 
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
@@ -126,7 +128,8 @@ def microseconds_per_span(
         began = time.process_time()
         for _ in range(spans):
             emit()
-            time.sleep(pause_seconds)
+            if pause_seconds:
+                time.sleep(pause_seconds)
         assert telemetry.flush(FLUSH_SECONDS)
         rounds.append((time.process_time() - began) / spans * 1e6)
     return min(rounds)
@@ -147,7 +150,8 @@ def measure(url: str) -> None:
     def show(name: str, microseconds: float) -> None:
         print(f"{name:34} {microseconds:8.1f} us of CPU", flush=True)
 
-    everything, sampled = telemetry(detail_sampling=1), telemetry(detail_sampling=0.1)
+    everything, sampled, nothing = (telemetry(detail_sampling=share) for share in (1, 0.1, 0))
+    paced = telemetry(detail_sampling=0, flush_interval_seconds=0.005)
     values: dict[str, float | list[float] | Partial] = {
         name: Partial.of(name, range(SAMPLES)) for name in DISTRIBUTIONS
     }
@@ -155,13 +159,18 @@ def measure(url: str) -> None:
     show("control span, 60 values", microseconds_per_span(everything, lambda: control(everything, values)))
     show("detail span, sampled", microseconds_per_span(everything, lambda: detail(everything)))
     show("detail span, one in ten sampled", microseconds_per_span(sampled, lambda: detail(sampled)))
-    paced = telemetry(detail_sampling=0, flush_interval_seconds=0.005)
-    measured, links = step_values(), [detail(sampled) for _ in range(SAMPLES * GROUP_SIZE)]
-    per_step = microseconds_per_span(
-        paced, lambda: control(paced, measured, links), spans=100, pause_seconds=0.02
-    )
-    show("train step, alone in its request", per_step)
-    for each in (everything, sampled, paced):
+    measured = step_values()
+    unlinked, linked = ([detail(each) for _ in range(SAMPLES * GROUP_SIZE)] for each in (nothing, sampled))
+    for name, emitting, links in (
+        ("train step, no rollout kept", nothing, unlinked),
+        ("train step, one in ten kept", sampled, linked),
+    ):
+        emit = partial(control, emitting, measured, links)
+        show(name, microseconds_per_span(emitting, emit))
+    emit = partial(control, paced, measured, unlinked)
+    one_by_one = microseconds_per_span(paced, emit, spans=100, pause_seconds=0.02)
+    show("train step, none kept, one by one", one_by_one)
+    for each in (everything, sampled, nothing, paced):
         each.shutdown(FLUSH_SECONDS)
         assert not any(each.stats().dropped.values())
 
