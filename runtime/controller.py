@@ -72,6 +72,7 @@ async def run(config: RunConfig) -> int:
     interrupt = Interrupt()
     config.folder.mkdir(parents=True)
     (config.folder / "config.yaml").write_text(dump_config(config))
+    _say(f"starting {config.run_id}; its files are in {config.folder}")
     async with _telemetry_target(config) as (config, exporter, metrics_url):
         async with ray_cluster():
             crew = Crew(config)

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -64,9 +65,8 @@ class LiveView:
         if self._statuses is not None:
             states = [f"rollouter {status.slot} {status.state}" for status in self._statuses.rollouters]
             caption = ", ".join([f"trainer {self._statuses.trainer.state}", *states])
-        table = Table(
-            *_COLUMNS, title=self._metrics_url and f"metrics on {self._metrics_url}", caption=caption
-        )
+        title = self._metrics_url and f"metrics on {self._metrics_url}"
+        table = Table(*_COLUMNS, title=title, caption=caption, box=SIMPLE_HEAD)
         for row in self._rows:
             table.add_row(*row)
         self._live.update(table, refresh=True)
