@@ -11,6 +11,8 @@ from exporter.statistics import Distribution
 NS: Final = 1_000_000_000
 LARGEST: Final = 1e150
 """Beyond this a value is refused: its square and sums must stay finite."""
+LARGEST_INTEGER: Final = 10**15
+"""Beyond this an integer is refused: sums of many must fit into the 64 bits of the journal."""
 LONGEST_LABEL: Final = 200
 
 
@@ -39,10 +41,10 @@ class Attributes:
         if (
             isinstance(value, bool)
             or not isinstance(value, int | float)
-            or not math.isfinite(value)
+            or not abs(value) <= LARGEST_INTEGER
             or value != int(value)
         ):
-            raise Rejected("bad_value", f"{name} is {value!r}, expected an integer")
+            raise Rejected("bad_value", f"{name} is {value!r}, expected an integer within 10**15")
         return int(value)
 
     def required_integer(self, name: str) -> int:
@@ -67,7 +69,7 @@ class Attributes:
         if name not in self.all:
             return None
         value = number(self.all[name])
-        if value is None or not 0 <= value < 1e9:
+        if value is None or not 0 <= value < 1e8:
             self.problems.append("bad_value")
             return None
         return round(value * NS)
@@ -112,7 +114,7 @@ def finite(raw: AttributeValue) -> float:
 def natural(raw: AttributeValue) -> int:
     """An integer, or -1 for what is none: every caller wants at least 0."""
     value = number(raw)
-    return int(value) if value is not None and math.isfinite(value) and value == int(value) else -1
+    return int(value) if value is not None and abs(value) <= LARGEST_INTEGER and value == int(value) else -1
 
 
 def partial(raw: tuple[AttributeValue, ...]) -> Distribution:

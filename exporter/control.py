@@ -9,13 +9,15 @@ from typing import Any, Final
 
 import msgspec
 
-from exporter.attributes import NS, Attributes, label
+from exporter.attributes import LARGEST_INTEGER, NS, Attributes, label
 from exporter.errors import Rejected
 from exporter.records import Source, Span
 from exporter.values import Scalar, Value, read_values
 from runtime.telemetry import schema
 
 _VERSION_TIME_TOLERANCE_NS: Final = 1_000_000
+_LATEST_NS: Final = 2**63 - 1
+"""The year 2262; what is later is no time, and its successors would not fit into the journal."""
 _STATES: Final = {
     schema.TRAINER: frozenset(schema.TRAINER_STATES),
     schema.ROLLOUTER_ROLE: frozenset(schema.ROLLOUTER_STATES),
@@ -75,6 +77,8 @@ def check_source(source: Source) -> None:
             "missing_attribute",
             f"{schema.ROLE} is {source.role!r}, expected one of {', '.join(schema.ROLES)}",
         )
+    if source.attempt is not None and not 1 <= source.attempt <= LARGEST_INTEGER:
+        raise Rejected("bad_value", f"{schema.ATTEMPT} is {source.attempt}, expected at least 1")
 
 
 def read_record(span: Span) -> Record:
@@ -87,6 +91,8 @@ def read_record(span: Span) -> Record:
         raise Rejected("missing_attribute", f"neither the span nor its resource has {schema.RUN_ID}")
     seq = _at_least(attributes, schema.SEQ, 1)
     attempt = _at_least(attributes, schema.ATTEMPT, 1)
+    if span.end_ns > _LATEST_NS:
+        raise Rejected("bad_value", f"{span.name} ends at {span.end_ns} ns, after the year 2262")
     if span.end_ns < span.start_ns:
         attributes.problems.append("clock")
     if span.dropped_attributes:

@@ -155,6 +155,10 @@ class Ingest:
                 self._turn(requests)
             except sqlite3.Error as error:
                 self._fail(requests, error)
+            except Exception as error:  # a defect of ours: nobody may wait for ever, and /readyz says so
+                log.exception("the writer failed")
+                self.ready = False
+                self._fail(requests, error)
 
     def _next_turn(self) -> tuple[list[Request], bool]:
         """What has arrived, up to a bound; empty after a tick. False when the exporter closes."""
@@ -199,7 +203,7 @@ class Ingest:
                 reason="internal error; the exporter's log has it",
             )
 
-    def _fail(self, requests: list[Request], error: sqlite3.Error) -> None:
+    def _fail(self, requests: list[Request], error: Exception) -> None:
         log.error("the journal takes nothing (%s); senders are told to come back", error)
         for request in requests:
             _answer(request, JournalUnavailable(f"the journal cannot be written: {error}"))

@@ -12,7 +12,7 @@ from typing import Final
 
 from exporter import catalog
 from exporter.arrivals import Arrivals
-from exporter.attributes import NS
+from exporter.attributes import LARGEST_INTEGER, NS
 from exporter.control import Record, read_record
 from exporter.errors import Late, Rejected
 from exporter.fold import fold_annex, fold_window
@@ -352,7 +352,7 @@ def _read(span: Span, life: SourceLife) -> Record | None:
         return read_record(span)
     except Rejected:
         seq = span.attributes.get(schema.SEQ)
-        if isinstance(seq, int) and seq >= 1:
+        if isinstance(seq, int) and 1 <= seq <= LARGEST_INTEGER:
             if seq in life.received:
                 return None
             life.received.add(seq)

@@ -1,10 +1,9 @@
 """Metrics in: live gauges, and cumulative sums whose lives add up. The sample account travels in one request."""
 
-import math
 from typing import Final
 
 from exporter import catalog
-from exporter.attributes import label
+from exporter.attributes import LARGEST, label
 from exporter.errors import Rejected
 from exporter.live import LiveGauges
 from exporter.records import Point
@@ -39,8 +38,9 @@ def apply_point(run: Run, life: SourceLife, live: LiveGauges, point: Point, mono
         raise Rejected("delta", f"{point.name} has delta temporality; send cumulative sums")
     if point.kind != ("sum" if sums else "gauge"):
         raise Rejected("bad_value", f"{point.name} came as {point.kind}")
-    if not math.isfinite(point.value) or point.value < 0:
-        raise Rejected("bad_value", f"{point.name} is {point.value}")
+    high = LARGEST if family.high is None else family.high
+    if not 0 <= point.value <= high:
+        raise Rejected("bad_value", f"{point.name} is {point.value}, expected 0..{high:g}")
     labels = _labels(family, point)
     if "rollouter" in family.labels and life.role == schema.ROLLOUTER_ROLE:
         life.slot = labels[family.labels.index("rollouter") - 1]

@@ -1,0 +1,82 @@
+"""No number that a sender can write stops the writer, poisons a counter or outgrows the journal."""
+
+from typing import Any
+
+import pytest
+import requests
+
+from tests.exporter.conftest import StartedExporter
+from tests.page import check_page
+from tests.wire import WATCHDOG_SECONDS, Emitter, scrape_until
+
+
+def spans_of(trainer: Emitter, what: str, number: Any) -> list[Any]:
+    """A window of two records, one of which has `number` as its `what`."""
+    step, sync = trainer.train_step(1, 1, sample_count=8), trainer.weight_sync(1, 1)
+    if what == "distribution count":
+        step = trainer.train_step(1, 2, values={"reward": [number, 1.0, 0.0, 1.0, 0.0]}, seq=1)
+    elif what == "version":
+        step = trainer.train_step(number, 2)
+    elif what == "step":
+        step = trainer.train_step(1, number)
+    elif what == "seq":
+        step = trainer.train_step(1, 2, seq=number)
+    elif what == "count":
+        step = trainer.train_step(1, 2, sample_count=number, token_count=number)
+    elif what == "attempt":
+        step = trainer.train_step(1, 2, attributes={"asyncrl.run.attempt": number})
+    elif what == "time":
+        sync.end_time_unix_nano = number
+    elif what == "seconds":
+        sync = trainer.weight_sync(1, 1, states={"training": number})
+    return [step, sync]
+
+
+@pytest.mark.parametrize(
+    ("what", "number"),
+    [
+        *(
+            (what, 1e300)
+            for what in ("distribution count", "version", "step", "seq", "count", "attempt", "seconds")
+        ),
+        *((what, 2**63 - 1) for what in ("version", "step", "seq", "count", "attempt")),
+        ("time", 2**64 - 1),
+    ],
+)
+def test_a_number_beyond_measure_harms_no_other_record(
+    exporter: StartedExporter, what: str, number: Any
+) -> None:
+    trainer = Emitter(exporter.otlp)
+    assert trainer.post(*spans_of(trainer, what, number)).status == 200
+    good = Emitter(exporter.otlp, run="good", source="g0")
+    for version in (1, 2):
+        assert good.post(*good.window(version, [{"policy_loss": 0.5}])).rejected == 0
+    page = scrape_until(exporter.metrics, lambda page: page.value("asyncrl_param_version", run="good") == 2)
+    refused = page.by_label("asyncrl_rejected_records_total", "reason", run="r")
+    assert refused["bad_value"] >= 1
+    check_page(page.text, page.content_type)
+    assert requests.get(f"{exporter.metrics}/readyz", timeout=WATCHDOG_SECONDS).status_code == 200
+    code, said = exporter.stop()
+    assert code == 0, said
+
+
+def test_an_attempt_beyond_measure_in_the_resource_is_refused(exporter: StartedExporter) -> None:
+    for attempt in (0, -1, 2**63 - 1):
+        trainer = Emitter(exporter.otlp, source=f"t{attempt}", attempt=attempt)
+        answer = trainer.post(trainer.weight_sync(0, 0))
+        assert (answer.rejected, "asyncrl.run.attempt" in answer.reason) == (1, True)
+
+
+def test_sums_beyond_measure_leave_a_counter_finite(exporter: StartedExporter) -> None:
+    for source in ("q0", "q1"):
+        queue = Emitter(exporter.otlp, role="queue", source=source)
+        assert queue.post_metrics(queue.sum("asyncrl.samples.fed", 1.5e308, start=1.0)).rejected == 1
+        assert queue.post_metrics(queue.sum("asyncrl.samples.fed", 4, start=1.0)).rejected == 0
+    page = scrape_until(exporter.metrics, lambda page: page.value("asyncrl_samples_fed_total", run="r") == 8)
+    check_page(page.text, page.content_type)
+
+
+def test_a_state_gauge_is_0_or_1(exporter: StartedExporter) -> None:
+    trainer = Emitter(exporter.otlp)
+    answer = trainer.post_metrics(trainer.gauge("asyncrl.trainer.state", 7, {"asyncrl.state": "training"}))
+    assert (answer.rejected, "bad_value" in answer.reason) == (1, True)
