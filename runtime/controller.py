@@ -66,11 +66,10 @@ class Interrupt:
 async def run(config: RunConfig) -> int:
     """Carry out the run; the exit code: 0 completed, 1 failed, 130 or 143 stopped by a signal.
 
-    Raises ExporterStartError. Nothing that it started is left behind.
+    The run's folder is there, empty. Raises ExporterStartError. Nothing that it started is left behind.
     """
     started = time.monotonic()
     interrupt = Interrupt()
-    config.folder.mkdir(parents=True)
     (config.folder / "config.yaml").write_text(dump_config(config))
     _say(f"starting {config.run_id}; its files are in {config.folder}")
     async with _telemetry_target(config) as (config, exporter, metrics_url):

@@ -76,7 +76,6 @@ class Rollouter:
         self._tokens = 0
         self._tokens_at_window_start = 0
         self._generation_seconds: list[float] = []
-        self._failed_in_a_row = 0
         self._times = StateTimes()
         self._idle_ratio: float | None = None
         self._observe()
@@ -168,8 +167,9 @@ class Rollouter:
             if not self._decoding:
                 await self._work.wait()
                 continue
-            self._tokens += self._decoding
+            tokens = self._decoding  # each response decodes one
             finished = await self._in_engine_thread(self._engine.step)
+            self._tokens += tokens
             self._set_decoding(self._engine.decoding)
             if finished:
                 self._collect(finished)

@@ -4,7 +4,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+
+if TYPE_CHECKING:
+    from runtime.config import RunConfig
 
 
 class _Parser(argparse.ArgumentParser):
@@ -44,6 +48,21 @@ def main(argv: Sequence[str]) -> int:
     except (RuntimeConfigError, ExporterStartError) as error:
         print(f"asyncrl run: {error}", file=sys.stderr)
         return 2
+
+
+def _make_folder(config: "RunConfig") -> None:
+    from runtime.errors import RuntimeConfigError
+
+    try:
+        config.folder.mkdir(parents=True)
+    except FileExistsError as error:
+        raise RuntimeConfigError(
+            f"run_id must be a new one, got {config.run_id!r}: {config.folder} exists"
+        ) from error
+    except OSError as error:
+        raise RuntimeConfigError(
+            f"runs_dir must be a folder to write to, got {config.runs_dir!r}: {error}"
+        ) from error
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -95,6 +95,16 @@ def test_folder_of_an_earlier_run_is_not_written_to(
     assert "run_id must be a new one, got 'again'" in capsys.readouterr().err
 
 
+def test_folder_that_cannot_be_made_is_a_mistake_of_runs_dir(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(["--set", f"runs_dir={tmp_path / 'file'}"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("asyncrl run: runs_dir must be a folder to write to")
+    assert error.count("\n") == 1
+
+
 def test_held_port_is_named_before_anything_else_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
