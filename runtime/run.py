@@ -4,11 +4,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
-
-if TYPE_CHECKING:
-    from runtime.config import RunConfig
+from runtime.errors import ExporterStartError, RuntimeConfigError
 
 
 class _Parser(argparse.ArgumentParser):
@@ -26,7 +24,6 @@ def main(argv: Sequence[str]) -> int:
     from runtime.config import dump_config, load_config
     from runtime.controller import run
     from runtime.environment import load_environment
-    from runtime.errors import ExporterStartError, RuntimeConfigError
 
     try:
         overrides = {
@@ -39,30 +36,22 @@ def main(argv: Sequence[str]) -> int:
         if flags.dry_run:
             print(dump_config(config), end="")
             return 0
-        if config.folder.exists():
-            raise RuntimeConfigError(
-                f"run_id must be a new one, got {config.run_id!r}: {config.folder} exists"
-            )
         load_environment(config.environment, seed=config.seed)
+        _make(config.folder)
         return asyncio.run(run(config))
     except (RuntimeConfigError, ExporterStartError) as error:
         print(f"asyncrl run: {error}", file=sys.stderr)
         return 2
 
 
-def _make_folder(config: "RunConfig") -> None:
-    from runtime.errors import RuntimeConfigError
-
+def _make(folder: Path) -> None:
     try:
-        config.folder.mkdir(parents=True)
+        folder.mkdir(parents=True)
     except FileExistsError as error:
-        raise RuntimeConfigError(
-            f"run_id must be a new one, got {config.run_id!r}: {config.folder} exists"
-        ) from error
+        raise RuntimeConfigError(f"run_id must be a new one, got {folder.name!r}: {folder} exists") from error
     except OSError as error:
-        raise RuntimeConfigError(
-            f"runs_dir must be a folder to write to, got {config.runs_dir!r}: {error}"
-        ) from error
+        reason = f"got {str(folder.parent)!r}: {error.strerror}"
+        raise RuntimeConfigError(f"runs_dir must be a folder to write to, {reason}") from error
 
 
 def _parser() -> argparse.ArgumentParser:
