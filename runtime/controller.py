@@ -71,8 +71,8 @@ async def run(config: RunConfig) -> int:
     started = time.monotonic()
     interrupt = Interrupt()
     (config.folder / "config.yaml").write_text(dump_config(config))
-    _say(f"starting {config.run_id}; its files are in {config.folder}")
     async with _telemetry_target(config) as (config, exporter, metrics_url):
+        _say(f"starting {config.run_id}; its files are in {config.folder}")
         async with ray_cluster():
             crew = Crew(config)
             with LiveView(versions=config.versions, metrics_url=metrics_url) as view:
