@@ -220,9 +220,7 @@ class Ingest:
     def _decide_run(self, run: Run, wall: float) -> Iterator[tuple[str, RunDecision]]:
         if run.ended_at is None and wall - run.last_seen > self.config.abandon_after_seconds:
             yield "abandon", RunDecision(run=run.name)
-        over = run.status == "lost" or all(
-            not window.exists for attempt in run.attempts.values() for window in attempt.open.values()
-        )
+        over = run.status == "lost" or not any(attempt.is_open for attempt in run.attempts.values())
         if over and run.ended_at is not None and wall - run.ended_at > self.config.finished_run_grace_seconds:
             yield "forget", RunDecision(run=run.name)
             return

@@ -12,6 +12,7 @@ from typing import Final
 
 from exporter import catalog
 from exporter.arrivals import Arrivals
+from exporter.attempts import RUN_ENDERS, find_attempt, is_late, refuse_pending
 from exporter.attributes import LARGEST_INTEGER, NS
 from exporter.control import Record, read_record
 from exporter.errors import Late, Rejected
@@ -40,6 +41,8 @@ log = logging.getLogger(__name__)
 
 MAX_PENDING: Final = 64
 MAX_OPEN_WINDOWS: Final = 4096
+_TRAINER_LIVES: Final = (schema.CONTROLLER, schema.TRAINER)
+"""Who said that the run ended, and who says it now: a controller speaks for a dead trainer only."""
 _MILLISECOND_NS: Final = 1_000_000
 
 
@@ -81,9 +84,6 @@ class Ledger:
             self._give_up(run, hole)
         if seal.version:
             self._seal_window(run, run.attempts[seal.attempt], seal)
-        for attempt in run.attempts.values():
-            ended = attempt.end is not None or attempt.number < run.attempt
-            attempt.over = ended and not any(window.exists for window in attempt.open.values())
 
     def abandon(self, run_name: str, *, wall: float) -> None:
         """Nobody was heard of for too long: the run is lost."""
@@ -132,12 +132,20 @@ class Ledger:
         return run, life
 
     def _take_record(self, run: Run, life: SourceLife, record: Record | None, wall: float) -> None:
-        if record is None or self._is_duplicate(life, record):
+        if record is None:
             return
+        fills_hole = record.seq is not None and record.seq < life.received.last
+        if self._is_duplicate(life, record):
+            return
+        if record.kind == schema.RUN_END:
+            life.ended = True
+            self.live.forget_source(run.name, record.source_id)
         try:
             if record.seq is not None and record.seq in life.lost:
                 raise Late("sealed", f"seq {record.seq} of {record.source_id!r} was given up as lost")
-            attempt = self._attempt(run, life, record, wall)
+            attempt = find_attempt(run, life, record, wall)
+            if is_late(run, attempt, record, fills_hole=fills_hole):
+                raise Late("attempt_over", f"attempt {attempt.number} of run {run.name!r} is over")
             _TAKE[record.kind](self, run, attempt, life, admit_names(run, record, wall), wall)
         except Late as late:
             run.count(catalog.LATE_RECORDS, late.reason)
@@ -157,52 +165,6 @@ class Ledger:
             return True
         life.received.add(record.seq)
         return False
-
-    def _attempt(self, run: Run, life: SourceLife, record: Record, wall: float) -> Attempt:
-        """The attempt that a record belongs to; a higher one than the current begins. Raises Late."""
-        number = record.attempt or 1
-        if life.inferred or (run.inferred and life.role != schema.TRAINER and number < run.attempt):
-            number = max(number, life.attempt if life.inferred else run.attempt)
-        elif self._goes_back(run, life, record, number):
-            number = run.attempt + 1
-            life.inferred = True
-            run.count(catalog.ATTEMPTS_INFERRED)
-        life.attempt = number
-        if number > run.attempt:
-            self._begin_attempt(run, number, inferred=life.inferred, wall=wall)
-        attempt = run.attempts.get(number)
-        if attempt is None or (
-            record.kind not in schema.ANNEX_SPANS and (number < run.attempt or attempt.over)
-        ):
-            raise Late("attempt_over", f"attempt {number} of run {run.name!r} is over")
-        return attempt
-
-    def _goes_back(self, run: Run, life: SourceLife, record: Record, number: int) -> bool:
-        """A trainer nobody knew starts at a version that is out already, without a new attempt: it was restarted."""
-        published = run.current.published
-        return (
-            life.role == schema.TRAINER
-            and record.kind == schema.WEIGHT_SYNC
-            and not life.syncs
-            and number <= run.attempt
-            and published is not None
-            and record.version <= published
-            and any(
-                other is not life and other.role == schema.TRAINER and other.syncs
-                for other in run.sources.values()
-            )
-        )
-
-    def _begin_attempt(self, run: Run, number: int, *, inferred: bool, wall: float) -> None:
-        run.attempt = number
-        run.inferred = inferred
-        run.attempts[number] = Attempt(number=number)
-        run.status = "running"
-        run.ended_at = None
-        run.stamp(catalog.ATTEMPT_START, wall)
-        for life in run.sources.values():
-            if inferred and life.role != schema.TRAINER:
-                life.attempt = number
 
     # ---- the kinds of records
 
@@ -233,12 +195,16 @@ class Ledger:
         life.syncs = sorted([*life.syncs, (position, record.version)])[-MAX_SYNCS:]
         attempt.syncs = sorted({*attempt.syncs, record.version})
         self.arrivals.sync_arrived(run.name, attempt.number, record.version)
-        attempt.published = max(record.version, attempt.published or 0)
         if opens:
             _window(attempt, record.version).sync = record
         run.stamp(catalog.LAST_VERSION, wall)
         for phase, duration in record.phase_ns.items():
             run.count(catalog.SYNC_PHASE_SECONDS, phase, by=duration / NS)
+        self._publish(run, attempt, record.version)
+
+    def _publish(self, run: Run, attempt: Attempt, version: int) -> None:
+        """The version is out, and what was said of it before can be shown."""
+        attempt.published = max(version, attempt.published or 0)
         waiting, attempt.pending = attempt.pending, []
         for annex in waiting:
             self._store_annex(run, attempt, annex)
@@ -257,10 +223,13 @@ class Ledger:
         kinds = attempt.annexes.setdefault(record.kind, Ranges())
         if record.version in kinds:
             return
-        if (attempt.published is None or record.version > attempt.published) and attempt.over:
-            raise Rejected("bad_value", f"version {record.version} of run {run.name!r} was never published")
-        if len(attempt.pending) >= MAX_PENDING:
-            raise Rejected("limit", f"{MAX_PENDING} annexes wait for their version already")
+        if attempt.published is None or record.version > attempt.published:
+            if attempt.end is not None or attempt.number < run.attempt:
+                raise Rejected(
+                    "bad_value", f"version {record.version} of run {run.name!r} was never published"
+                )
+            if len(attempt.pending) >= MAX_PENDING:
+                raise Rejected("limit", f"{MAX_PENDING} annexes wait for their version already")
         kinds.add(record.version)
         if record.kind == schema.VALIDATION:
             run.stamp(catalog.LAST_VALIDATION, wall)
@@ -275,18 +244,16 @@ class Ledger:
             self.outbox.append(fold_annex(run.name, attempt.number, record))
 
     def _take_run_end(
-        self, run: Run, attempt: Attempt, life: SourceLife, record: Record, wall: float
+        self, run: Run, attempt: Attempt, _life: SourceLife, record: Record, wall: float
     ) -> None:
-        life.ended = True
-        self.live.forget_source(run.name, record.source_id)
-        if record.role not in (schema.TRAINER, schema.CONTROLLER) or attempt.end is not None:
+        said = attempt.end
+        if record.role not in RUN_ENDERS or (said and (said.role, record.role) != _TRAINER_LIVES):
             return
         attempt.end = record
         self.arrivals.end_arrived(run.name, attempt.number)
-        if attempt.pending:  # what they speak of will never be published
-            refuse(run, "bad_value", wall, by=len(attempt.pending))
-            attempt.pending = []
-        attempt.over = not any(window.exists for window in attempt.open.values())
+        if record.version > (attempt.published or 0):  # its sync is late or lost
+            self._publish(run, attempt, record.version)
+        refuse_pending(run, attempt, wall)
         self._end_run(run, record.status, wall)
 
     def _end_run(self, run: Run, status: str, wall: float) -> None:

@@ -139,8 +139,10 @@ class _Judge:
             return
         if self.arrivals.now - sync_arrival < ROLLOUTER_SETTLE_SECONDS:
             yield "any rollouter that is still to be heard"
-        before = self.arrivals.sync(self.run.name, self.attempt.number, version - 2)
-        heard_since = min(self.arrivals.now - ROLLOUTER_SILENCE_SECONDS, before)
+        heard_since = self.arrivals.now - ROLLOUTER_SILENCE_SECONDS
+        if version - 2 in self.attempt.syncs:
+            before = self.arrivals.sync(self.run.name, self.attempt.number, version - 2)
+            heard_since = min(heard_since, before)
         for slot, (source_id, life) in self._newest_lives().items():
             heard = self.arrivals.heard(self.run.name, source_id)
             if not life.ended and heard >= heard_since and not self._settled(slot, version):
@@ -158,15 +160,19 @@ class _Judge:
 
     def _replaced(self, slot: str, sync_arrival: float) -> bool:
         """Whether the instance that owed is gone: a newer one of its slot was first heard after the sync."""
-        lives = [source_id for source_id, life in self.run.sources.items() if life.slot == slot]
+        lives = [
+            source_id
+            for source_id, life in self.run.sources.items()
+            if life.slot == slot and life.attempt == self.attempt.number
+        ]
         return len(lives) > 1 and self.arrivals.first_heard(self.run.name, lives[-1]) > sync_arrival
 
 
 def _idle_holes(run: Run, arrivals: Arrivals, *, grace: float, wall: float) -> Seal | None:
     """Holes that hold back no window are lost one grace after they were first seen."""
-    waiting = any(window.exists for attempt in run.attempts.values() for window in attempt.open.values())
     for source_id, life in run.sources.items():
-        if waiting and life.role == schema.TRAINER:
+        attempt = run.attempts.get(life.attempt)
+        if life.role == schema.TRAINER and attempt is not None and attempt.is_open:
             continue
         holes = life.holes(life.received.last)
         arrivals.forget_holes(run.name, source_id, {first for first, _ in holes})

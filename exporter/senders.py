@@ -52,7 +52,7 @@ def _begin_life(run: Run, source: Source) -> SourceLife:
         if ended is None:
             raise Rejected("limit", f"{MAX_SOURCES} sources of run {run.name!r} are known already")
         del run.sources[ended]
-    life = SourceLife(role=source.role, attempt=source.attempt or run.attempt)
+    life = SourceLife(role=source.role, attempt=source.attempt or (run.attempt if run.inferred else 1))
     run.sources[source.source_id] = life
     return life
 

@@ -101,8 +101,6 @@ class Attempt(msgspec.Struct, kw_only=True):
     """Newest sealed window; 0 before the first."""
     end: Record | None = None
     """The run end of the attempt: it carries the state times of the unfinished window."""
-    over: bool = False
-    """Ended, and nothing is open any more: what still comes is late."""
     timestamp_ns: int = 0
     """Time of the newest sealed version."""
     settled: dict[str, Ranges] = {}
@@ -111,6 +109,11 @@ class Attempt(msgspec.Struct, kw_only=True):
     """Annex kind -> versions that have one."""
     pending: list[Record] = []
     """Annexes of versions that are not published yet."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a window exists that is not sealed."""
+        return any(window.exists for window in self.open.values())
 
 
 class Series(msgspec.Struct, kw_only=True):
@@ -137,7 +140,7 @@ class SourceLife(msgspec.Struct, kw_only=True):
     unsequenced: dict[bytes, None] = {}
     """Trace and span id of records without seq, newest last, bounded."""
     syncs: list[tuple[int, int]] = []
-    """(seq, version) of the newest weight syncs, ascending: what the next may not go behind."""
+    """(seq, version) of the newest weight syncs of its attempt, ascending: what the next may not go behind."""
     sums: dict[str, dict[Labels, Series]] = {}
     inferred: bool = False
     """Whether `attempt` was inferred; then the attempt that its records name means nothing."""

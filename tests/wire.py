@@ -280,16 +280,20 @@ class Emitter:
         resource_spans.scope_spans.add(spans=spans)
         return request
 
+    def metrics_request(self, *metrics: Metric) -> ExportMetricsServiceRequest:
+        """The metrics as one request of this source."""
+        request = ExportMetricsServiceRequest()
+        resource_metrics = request.resource_metrics.add(resource=self.resource)
+        resource_metrics.scope_metrics.add(metrics=metrics)
+        return request
+
     def post(self, *spans: Span) -> Answer:
         """Sends the spans in one request."""
         return post_raw(self.url, self.request(*spans).SerializeToString())
 
     def post_metrics(self, *metrics: Metric) -> Answer:
         """Sends the metrics in one request."""
-        request = ExportMetricsServiceRequest()
-        resource_metrics = request.resource_metrics.add(resource=self.resource)
-        resource_metrics.scope_metrics.add(metrics=metrics)
-        return post_raw(self.url, request.SerializeToString(), signal="metrics")
+        return post_raw(self.url, self.metrics_request(*metrics).SerializeToString(), signal="metrics")
 
 
 class Scrape:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from exporter import otlp
@@ -26,6 +27,10 @@ class Harness:
         reply = self.ledger.apply(batch, wall=self.now, monotonic=self.now)
         self._seal_due()
         return reply
+
+    def post_metrics(self, emitter: Emitter, *metrics: Metric) -> Reply:
+        batch = otlp.decode("metrics", emitter.metrics_request(*metrics).SerializeToString())
+        return self.ledger.apply(batch, wall=self.now, monotonic=self.now)
 
     def wait(self, seconds: float) -> None:
         """Let the exporter's clock run on."""
