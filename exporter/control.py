@@ -15,7 +15,6 @@ from exporter.records import Source, Span
 from exporter.values import Scalar, Value, read_values
 from runtime.telemetry import schema
 
-_VERSION_TIME_TOLERANCE_NS: Final = 1_000_000
 _LATEST_NS: Final = 2**63 - 1
 """The year 2262; what is later is no time, and its successors would not fit into the journal."""
 _STATES: Final = {
@@ -91,6 +90,8 @@ def read_record(span: Span) -> Record:
         raise Rejected("missing_attribute", f"neither the span nor its resource has {schema.RUN_ID}")
     seq = _at_least(attributes, schema.SEQ, 1)
     attempt = _at_least(attributes, schema.ATTEMPT, 1)
+    if seq is None and not (span.trace_id and span.span_id):
+        raise Rejected("missing_attribute", f"{span.name} has neither {schema.SEQ} nor trace and span ids")
     if span.end_ns > _LATEST_NS:
         raise Rejected("bad_value", f"{span.name} ends at {span.end_ns} ns, after the year 2262")
     if span.end_ns < span.start_ns:
@@ -161,6 +162,23 @@ def _sync_fields(attributes: Attributes, _role: str) -> dict[str, Any]:
     }
 
 
+def _capacity_fields(attributes: Attributes) -> dict[str, int]:
+    """Both of the capacities, or none: without either there is no utilization. More busy than there is, is wrong."""
+    capacity_ns = attributes.seconds(schema.CAPACITY_SECONDS)
+    busy_ns = attributes.seconds(schema.BUSY_CAPACITY_SECONDS)
+    if capacity_ns is None or busy_ns is None:
+        return {}
+    if busy_ns > capacity_ns + _tolerance_ns(capacity_ns):
+        attributes.problems.append("bad_value")
+        return {}
+    return {"capacity_ns": capacity_ns, "busy_capacity_ns": min(busy_ns, capacity_ns)}
+
+
+def _tolerance_ns(duration_ns: int) -> int:
+    """How far two ways to add up a duration may differ: 1 ms + 0.1 %."""
+    return 1_000_000 + duration_ns // 1000
+
+
 def _rollouter_fields(attributes: Attributes, _role: str) -> dict[str, Any]:
     slot = label(str(attributes.all.get(schema.ROLLOUTER, "")))
     if not slot:
@@ -168,7 +186,7 @@ def _rollouter_fields(attributes: Attributes, _role: str) -> dict[str, Any]:
     state_ns = attributes.durations(schema.STATE_SECONDS_PREFIX, _STATES[schema.ROLLOUTER_ROLE])
     total_ns = sum(state_ns.values())
     stated_ns = attributes.seconds(schema.VERSION_TIME_SECONDS)
-    if stated_ns is not None and abs(stated_ns - total_ns) > _VERSION_TIME_TOLERANCE_NS + total_ns // 1000:
+    if stated_ns is not None and abs(stated_ns - total_ns) > _tolerance_ns(total_ns):
         stated = f"{schema.VERSION_TIME_SECONDS} is {stated_ns / NS}"
         raise Rejected("state_sum", f"{stated}, the states add up to {total_ns / NS}")
     skipped = _at_least(attributes, schema.PARAM_VERSION_FROM, 1)
@@ -178,8 +196,7 @@ def _rollouter_fields(attributes: Attributes, _role: str) -> dict[str, Any]:
         "rollouter": slot,
         "version_from": skipped,
         "state_ns": state_ns,
-        "capacity_ns": attributes.seconds(schema.CAPACITY_SECONDS),
-        "busy_capacity_ns": attributes.seconds(schema.BUSY_CAPACITY_SECONDS) or 0,
+        **_capacity_fields(attributes),
     }
 
 

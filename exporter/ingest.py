@@ -23,6 +23,7 @@ from exporter.config import ExporterConfig
 from exporter.errors import JournalUnavailable, Overloaded
 from exporter.journal import Event, Journal, RunSummary
 from exporter.ledger import Ledger
+from exporter.live import LiveGauges
 from exporter.records import Batch, Reply
 from exporter.sealing import Seal, next_seal
 from exporter.snapshot import RunSnapshot, Snapshot, take_run
@@ -63,6 +64,7 @@ class Ingest:
         self.journal = journal
         self.snapshot = Snapshot()
         self.ready = False
+        self._started = time.time()
         self.scrape_interval: Callable[[], float | None] = lambda: None
         """How often the page is scraped, seconds; the server that sees the scrapes sets it."""
         self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
@@ -119,6 +121,7 @@ class Ingest:
         self.ledger = Ledger(state, monotonic=time.monotonic())
         for event in events:
             self._replay(event)
+        self.ledger.live = LiveGauges()  # nobody has repeated them to this process
         self.journal.write(
             [], self.ledger.outbox
         )  # what a crash kept from being stored; the rest is there already
@@ -218,7 +221,8 @@ class Ingest:
                 self._carry_out(kind, decision, wall)
 
     def _decide_run(self, run: Run, wall: float) -> Iterator[tuple[str, RunDecision]]:
-        if run.ended_at is None and wall - run.last_seen > self.config.abandon_after_seconds:
+        heard = max(run.last_seen, self._started)  # before that nobody listened
+        if run.ended_at is None and wall - heard > self.config.abandon_after_seconds:
             yield "abandon", RunDecision(run=run.name)
         over = run.status == "lost" or not any(attempt.is_open for attempt in run.attempts.values())
         if over and run.ended_at is not None and wall - run.ended_at > self.config.finished_run_grace_seconds:

@@ -18,7 +18,7 @@ from exporter.control import Record, read_record
 from exporter.errors import Late, Rejected
 from exporter.fold import fold_annex, fold_window
 from exporter.live import LiveGauges
-from exporter.points import apply_point
+from exporter.points import apply_point, roll_back
 from exporter.ranges import Ranges
 from exporter.records import AttributeValue, Batch, Point, Reply, Source, Span
 from exporter.sealing import Hole, Seal
@@ -87,7 +87,9 @@ class Ledger:
 
     def abandon(self, run_name: str, *, wall: float) -> None:
         """Nobody was heard of for too long: the run is lost."""
-        self._end_run(self.state.runs[run_name], "lost", wall)
+        run = self.state.runs[run_name]
+        roll_back(run)
+        self._end_run(run, "lost", wall)
 
     def forget(self, run_name: str) -> None:
         """A finished run leaves the page and the memory; history keeps it."""

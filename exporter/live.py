@@ -4,7 +4,11 @@ from typing import Final
 
 import msgspec
 
+from exporter.errors import Rejected
+
 SHORTEST_TTL_SECONDS: Final = 60.0
+MAX_GAUGES: Final = 4096
+"""Of one run."""
 
 
 class LiveGauge(msgspec.Struct, kw_only=True):
@@ -34,11 +38,16 @@ class LiveGauges:
     def set(
         self, run: str, key: Key, *, value: float, time_ns: int, source_id: str, monotonic: float
     ) -> None:
+        """Take a value, unless a newer one is alive. Raises Rejected."""
         gauges = self.runs.setdefault(run, {})
         old = gauges.get(key)
-        if old is not None and old.time_ns > time_ns:
+        if old is None and len(gauges) >= MAX_GAUGES:
+            _drop_dead(gauges, monotonic)
+        if old is not None and old.time_ns > time_ns and old.alive(monotonic):
             return
-        interval = monotonic - old.arrived if old is not None and old.time_ns < time_ns else 0.0
+        interval = 0.0  # not known yet, if another source or nobody said this before
+        if old is not None and old.source_id == source_id:
+            interval = monotonic - old.arrived if old.time_ns < time_ns else old.interval
         gauges[key] = LiveGauge(
             value=value, time_ns=time_ns, source_id=source_id, arrived=monotonic, interval=interval
         )
@@ -51,9 +60,9 @@ class LiveGauges:
     def forget_run(self, run: str) -> None:
         self.runs.pop(run, None)
 
-    def alive(self, run: str, monotonic: float) -> dict[Key, float]:
-        """The values to publish; what nobody repeated within its time is dropped for good."""
-        gauges = self.runs.get(run, {})
-        for key in [key for key, gauge in gauges.items() if not gauge.alive(monotonic)]:
-            del gauges[key]
-        return {key: gauge.value for key, gauge in gauges.items()}
+
+def _drop_dead(gauges: dict[Key, LiveGauge], monotonic: float) -> None:
+    for key in [key for key, gauge in gauges.items() if not gauge.alive(monotonic)]:
+        del gauges[key]
+    if len(gauges) >= MAX_GAUGES:
+        raise Rejected("limit", f"{MAX_GAUGES} live gauges of one run are known already")

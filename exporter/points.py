@@ -1,11 +1,13 @@
 """Metrics in: live gauges, and cumulative sums whose lives add up. The sample account travels in one request."""
 
+from bisect import insort
+from collections.abc import Iterator
 from typing import Final
 
 from exporter import catalog
 from exporter.attributes import LARGEST, label
 from exporter.errors import Rejected
-from exporter.live import LiveGauges
+from exporter.live import Key, LiveGauges
 from exporter.records import Point
 from exporter.state import Labels, Run, Series, SourceLife
 from runtime.telemetry import schema
@@ -24,7 +26,11 @@ _CLOSED_VALUES: Final[dict[str, tuple[str, ...]]] = {
     catalog.TRAINER_STATE_SECONDS.name: schema.TRAINER_STATES,
 }
 """Families whose last label has a closed list of values."""
+_ONE_HOT: Final = (catalog.ROLLOUTER_STATE, catalog.TRAINER_STATE)
 MAX_CHILDREN: Final = 1000
+MAX_STARTS: Final = 4
+"""Lives of one series of one source that are still told apart; a start is the beginning of a life."""
+_ACCOUNTED: Final = (catalog.SAMPLES_FED, catalog.SAMPLES)
 _ACCOUNT: Final = (schema.GAUGE_IN_FLIGHT, schema.GAUGE_QUEUED)
 
 
@@ -34,30 +40,44 @@ def apply_point(run: Run, life: SourceLife, live: LiveGauges, point: Point, mono
     family = sums or gauges
     if family is None:
         return
-    if point.kind == "delta":
-        raise Rejected("delta", f"{point.name} has delta temporality; send cumulative sums")
-    if point.kind != ("sum" if sums else "gauge"):
-        raise Rejected("bad_value", f"{point.name} came as {point.kind}")
-    high = LARGEST if family.high is None else family.high
-    if not 0 <= point.value <= high:
-        raise Rejected("bad_value", f"{point.name} is {point.value}, expected 0..{high:g}")
+    _check(family, "sum" if sums else "gauge", point)
     labels = _labels(family, point)
     if "rollouter" in family.labels and life.role == schema.ROLLOUTER_ROLE:
         life.slot = labels[family.labels.index("rollouter") - 1]
     if sums:
+        if family in _ACCOUNTED and run.queue and _is_older(run, point.source.source_id, run.queue):
+            return  # its account was closed when the newer queue took over
         _add(run, life, family, labels, point)
     elif point.name in _ACCOUNT:
         _account(run, life, point)
     elif not life.ended and run.ended_at is None:
-        key = (family.name, labels)
-        live.set(
-            run.name,
-            key,
-            value=point.value,
-            time_ns=point.time_ns,
-            source_id=point.source.source_id,
-            monotonic=monotonic,
-        )
+        for key, value in _gauges(family, labels, point.value):
+            live.set(
+                run.name,
+                key,
+                value=value,
+                time_ns=point.time_ns,
+                source_id=point.source.source_id,
+                monotonic=monotonic,
+            )
+
+
+def _gauges(family: catalog.Family, labels: Labels, value: float) -> Iterator[tuple[Key, float]]:
+    """The series that a live gauge sets: a state of 1 also sets the other states of its process to 0."""
+    if value == 1.0 and family in _ONE_HOT:
+        for state in _CLOSED_VALUES[family.name]:
+            yield (family.name, (*labels[:-1], state)), 0.0
+    yield (family.name, labels), value
+
+
+def _check(family: catalog.Family, kind: str, point: Point) -> None:
+    if point.kind == "delta":
+        raise Rejected("delta", f"{point.name} has delta temporality; send cumulative sums")
+    if point.kind != kind:
+        raise Rejected("bad_value", f"{point.name} came as {point.kind}")
+    high = LARGEST if family.high is None else family.high
+    if not 0 <= point.value <= high:
+        raise Rejected("bad_value", f"{point.name} is {point.value}, expected 0..{high:g}")
 
 
 def _labels(family: catalog.Family, point: Point) -> Labels:
@@ -78,19 +98,24 @@ def _labels(family: catalog.Family, point: Point) -> Labels:
 
 
 def _add(run: Run, life: SourceLife, family: catalog.Family, labels: Labels, point: Point) -> None:
-    """Add the increment of a cumulative sum. A later start is a new life of the series, and begins at 0."""
+    """Add the increment of a cumulative sum. Another start is another life of the series, and begins at 0."""
     children = run.counters.setdefault(family.name, {})
     if labels not in children and len(children) >= MAX_CHILDREN:
         raise Rejected("limit", f"{family.name} has {MAX_CHILDREN} series already")
-    series = life.sums.setdefault(family.name, {})
-    last = series.get(labels)
-    if last is not None and (point.start_ns, point.time_ns) <= (last.start_ns, last.time_ns):
+    lives = life.sums.setdefault(family.name, {}).setdefault(labels, [])
+    last = next((series for series in lives if series.start_ns == point.start_ns), None)
+    if last is None:
+        if len(lives) >= MAX_STARTS and point.start_ns < lives[0].start_ns:
+            return  # of a life that is long over
+        last = Series(start_ns=point.start_ns)
+        insort(lives, last, key=lambda series: series.start_ns)
+        del lives[:-MAX_STARTS]
+    elif point.time_ns <= last.time_ns:
         return  # older than what is known, or the same again
-    before = last.value if last is not None and last.start_ns == point.start_ns else 0.0
-    if point.value < before:
-        raise Rejected("bad_value", f"{point.name} fell from {before} to {point.value} within one life")
-    series[labels] = Series(start_ns=point.start_ns, time_ns=point.time_ns, value=point.value)
-    run.count(family, *labels, by=point.value - before)
+    if point.value < last.value:
+        raise Rejected("bad_value", f"{point.name} fell from {last.value} to {point.value} within one life")
+    run.count(family, *labels, by=point.value - last.value)
+    last.time_ns, last.value = point.time_ns, point.value
 
 
 def _account(run: Run, life: SourceLife, point: Point) -> None:
@@ -99,10 +124,7 @@ def _account(run: Run, life: SourceLife, point: Point) -> None:
     if run.queue != source_id:
         if life.ended or (run.queue and _is_older(run, source_id, run.queue)):
             return
-        if run.queue in run.sources:
-            old = run.sources[run.queue]
-            run.count(catalog.SAMPLES, "dropped_rollback", by=old.in_flight + old.queued)
-            old.in_flight = old.queued = 0.0
+        roll_back(run)
         run.queue = source_id
     if point.time_ns >= life.account_ns:
         life.account_ns = point.time_ns
@@ -110,6 +132,14 @@ def _account(run: Run, life: SourceLife, point: Point) -> None:
             life.in_flight = point.value
         else:
             life.queued = point.value
+
+
+def roll_back(run: Run) -> None:
+    """The queue is gone: what it last held is fed again by the next one, or never."""
+    queue = run.sources.get(run.queue)
+    if queue is not None:
+        run.count(catalog.SAMPLES, "dropped_rollback", by=queue.in_flight + queue.queued)
+        queue.in_flight = queue.queued = 0.0
 
 
 def _is_older(run: Run, source_id: str, other: str) -> bool:

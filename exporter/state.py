@@ -117,11 +117,11 @@ class Attempt(msgspec.Struct, kw_only=True):
 
 
 class Series(msgspec.Struct, kw_only=True):
-    """One cumulative series of one process life."""
+    """One life of a cumulative series of one source."""
 
     start_ns: int
-    time_ns: int
-    value: float
+    time_ns: int = 0
+    value: float = 0.0
 
 
 class SourceLife(msgspec.Struct, kw_only=True):
@@ -141,7 +141,8 @@ class SourceLife(msgspec.Struct, kw_only=True):
     """Trace and span id of records without seq, newest last, bounded."""
     syncs: list[tuple[int, int]] = []
     """(seq, version) of the newest weight syncs of its attempt, ascending: what the next may not go behind."""
-    sums: dict[str, dict[Labels, Series]] = {}
+    sums: dict[str, dict[Labels, list[Series]]] = {}
+    """Family -> labels -> its newest lives, by start."""
     inferred: bool = False
     """Whether `attempt` was inferred; then the attempt that its records name means nothing."""
     account_ns: int = 0

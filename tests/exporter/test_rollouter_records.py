@@ -1,0 +1,42 @@
+"""What a rollouter's window record may say: capacities, states, and no value of the trained cohort."""
+
+import pytest
+
+from exporter.publish.version_gauges import utilization_ratio
+from tests.exporter.ledger_harness import Harness, losses
+from tests.wire import Emitter
+
+
+@pytest.mark.parametrize(
+    ("capacity", "busy", "utilization", "refused"),
+    [
+        (10.0, 4.0, 0.4, 0),
+        (10.0, 0.0, 0.0, 0),
+        (0.0, 0.0, None, 0),
+        (None, 4.0, None, 0),
+        (10.0, None, None, 0),  # missing is not zero
+        (10.0, 20.0, None, 1),
+        (10.0, 10.000001, 1.0, 0),  # rounding of the sender's
+        (-1.0, 0.0, None, 1),
+    ],
+)
+def test_utilization_is_a_share_of_the_capacity_or_nothing(
+    capacity: float | None, busy: float | None, utilization: float | None, refused: int
+) -> None:
+    harness, t, r = Harness(), Emitter(""), Emitter("", role="rollouter", source="r0")
+    record = r.rollouter_window(
+        1, "0", {"generating": 1.0}, capacity_seconds=capacity, busy_capacity_seconds=busy
+    )
+    assert harness.post(r, record).rejected == 0
+    harness.post(t, *losses(t, 1, [1]), t.weight_sync(1, 1, ["0"]))
+    assert utilization_ratio(harness.sealed[1].rollouters["0"]) == utilization
+    assert harness.count("rejected_records_total", "bad_value") == refused
+
+
+def test_a_control_span_without_seq_needs_its_ids() -> None:
+    harness, t = Harness(), Emitter("")
+    spans = [t.train_step(1, step, numbered=False) for step in (1, 2)]
+    for span in spans:
+        span.trace_id = span.span_id = b""
+    assert harness.post(t, *spans).rejected == 2
+    assert harness.count("rejected_records_total", "missing_attribute") == 2
