@@ -46,7 +46,7 @@ def fold_window(
     )
 
 
-def fold_annex(run: str, attempt: int, record: Record) -> Annex:
+def fold_annex(run: str, attempt: int, record: Record, *, now: float) -> Annex:
     """One record about a finished version, as history and the page show it."""
     return Annex(
         run=run,
@@ -54,9 +54,11 @@ def fold_annex(run: str, attempt: int, record: Record) -> Annex:
         version=record.version,
         kind=catalog.ANNEX_KINDS[record.kind],
         timestamp_ns=record.end_ns,
+        arrived_at=now,
         sample_count=record.sample_count,
         size_bytes=record.size_bytes,
         values=fold_values([record]),
+        reported=_fold_reported([record]),
     )
 
 

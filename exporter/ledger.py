@@ -143,11 +143,14 @@ class Ledger:
             life.ended = True
             self.live.forget_source(run.name, record.source_id)
         try:
-            if record.seq is not None and record.seq in life.lost:
+            given_up = record.seq is not None and record.seq in life.lost
+            if given_up and record.kind not in schema.ANNEX_SPANS:
                 raise Late("sealed", f"seq {record.seq} of {record.source_id!r} was given up as lost")
             attempt = find_attempt(run, life, record, wall)
             if is_late(run, attempt, record, fills_hole=fills_hole):
                 raise Late("attempt_over", f"attempt {attempt.number} of run {run.name!r} is over")
+            if record.version in attempt.annexes.get(record.kind, ()):
+                return  # a second one of its kind
             _TAKE[record.kind](self, run, attempt, life, admit_names(run, record, wall), wall)
         except Late as late:
             run.count(catalog.LATE_RECORDS, late.reason)
@@ -196,20 +199,22 @@ class Ledger:
             )
         life.syncs = sorted([*life.syncs, (position, record.version)])[-MAX_SYNCS:]
         attempt.syncs = sorted({*attempt.syncs, record.version})
+        if not attempt.is_open:  # nothing waits for a grace that one of them began
+            self._forget_syncs(run, attempt, attempt.syncs[-1] - 2)
         self.arrivals.sync_arrived(run.name, attempt.number, record.version)
         if opens:
             _window(attempt, record.version).sync = record
         run.stamp(catalog.LAST_VERSION, wall)
         for phase, duration in record.phase_ns.items():
             run.count(catalog.SYNC_PHASE_SECONDS, phase, by=duration / NS)
-        self._publish(run, attempt, record.version)
+        self._publish(run, attempt, record.version, wall)
 
-    def _publish(self, run: Run, attempt: Attempt, version: int) -> None:
+    def _publish(self, run: Run, attempt: Attempt, version: int, wall: float) -> None:
         """The version is out, and what was said of it before can be shown."""
         attempt.published = max(version, attempt.published or 0)
         waiting, attempt.pending = attempt.pending, []
         for annex in waiting:
-            self._store_annex(run, attempt, annex)
+            self._store_annex(run, attempt, annex, wall)
 
     def _take_rollouter_window(
         self, run: Run, attempt: Attempt, life: SourceLife, record: Record, _wall: float
@@ -222,9 +227,6 @@ class Ledger:
         settled.add_range(record.version_from or record.version, record.version)
 
     def _take_annex(self, run: Run, attempt: Attempt, _life: SourceLife, record: Record, wall: float) -> None:
-        kinds = attempt.annexes.setdefault(record.kind, Ranges())
-        if record.version in kinds:
-            return
         if attempt.published is None or record.version > attempt.published:
             if attempt.end is not None or attempt.number < run.attempt:
                 raise Rejected(
@@ -232,18 +234,18 @@ class Ledger:
                 )
             if len(attempt.pending) >= MAX_PENDING:
                 raise Rejected("limit", f"{MAX_PENDING} annexes wait for their version already")
-        kinds.add(record.version)
+        attempt.annexes.setdefault(record.kind, Ranges()).add(record.version)
         if record.kind == schema.VALIDATION:
             run.stamp(catalog.LAST_VALIDATION, wall)
         if record.kind == schema.CHECKPOINT:
             run.stamp(catalog.LAST_CHECKPOINT, wall)
-        self._store_annex(run, attempt, record)
+        self._store_annex(run, attempt, record, wall)
 
-    def _store_annex(self, run: Run, attempt: Attempt, record: Record) -> None:
+    def _store_annex(self, run: Run, attempt: Attempt, record: Record, wall: float) -> None:
         if attempt.published is None or record.version > attempt.published:
             attempt.pending.append(record)
         else:
-            self.outbox.append(fold_annex(run.name, attempt.number, record))
+            self.outbox.append(fold_annex(run.name, attempt.number, record, now=wall))
 
     def _take_run_end(
         self, run: Run, attempt: Attempt, _life: SourceLife, record: Record, wall: float
@@ -254,7 +256,7 @@ class Ledger:
         attempt.end = record
         self.arrivals.end_arrived(run.name, attempt.number)
         if record.version > (attempt.published or 0):  # its sync is late or lost
-            self._publish(run, attempt, record.version)
+            self._publish(run, attempt, record.version, wall)
         refuse_pending(run, attempt, wall)
         self._end_run(run, record.status, wall)
 
@@ -283,8 +285,7 @@ class Ledger:
         end_ns = window.sync.end_ns if window.sync is not None else max(ends)
         attempt.timestamp_ns = max(end_ns, attempt.timestamp_ns + _MILLISECOND_NS)
         attempt.sealed = seal.version
-        attempt.syncs = [version for version in attempt.syncs if version > seal.version - 3]
-        self.arrivals.forget_syncs(run.name, attempt.number, seal.version - 2)
+        self._forget_syncs(run, attempt, seal.version - 2)
         sealed = fold_window(
             run.name,
             attempt,
@@ -300,6 +301,11 @@ class Ledger:
         if set(seal.reasons) - {"run_end"}:
             run.stamp(catalog.LAST_INCOMPLETE, seal.wall)
         self.outbox.append(sealed)
+
+    def _forget_syncs(self, run: Run, attempt: Attempt, below: int) -> None:
+        if attempt.syncs and attempt.syncs[0] < below:
+            attempt.syncs = [version for version in attempt.syncs if version >= below]
+            self.arrivals.forget_syncs(run.name, attempt.number, below)
 
     def _refuse(self, run: Run | None, reason: str, wall: float) -> None:
         if run is None:

@@ -45,9 +45,12 @@ class Annex(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     kind: str
     timestamp_ns: int
+    arrived_at: float
+    """The exporter's wall clock when it could first be shown, seconds."""
     sample_count: int | None = None
     size_bytes: int | None = None
     values: Scope
+    reported: dict[str, dict[str, float]] = {}
 
 
 class SealedWindow(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +97,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     steps: Ranges = msgspec.field(default_factory=Ranges)
     """Global numbers of the train steps received, sealed ones included: a second one is refused."""
     syncs: list[int] = []
-    """Versions of the syncs above the newest sealed window but two; enough for graces and debts."""
+    """Versions of the newest syncs, from two below what is open; enough for graces and debts."""
     published: int | None = None
     """Newest published version."""
     sealed: int = 0

@@ -79,6 +79,8 @@ class _Reader:
     def _read_value(self, name: str, raw: AttributeValue) -> None:
         metric = catalog.METRIC_BY_NAME.get(name)
         try:
+            if metric is not None and self._is_of_another_cohort(metric):
+                raise Rejected("bad_value", f"{name} is over what the train steps consumed")
             if metric is None:
                 self._read_user_value(name, raw)
             elif metric.statistic == "distribution":
@@ -92,6 +94,10 @@ class _Reader:
                 self.values.out_of_range[name] = self.values.out_of_range.get(name, 0) + 1
             else:
                 self.attributes.problems.append(error.reason)
+
+    def _is_of_another_cohort(self, metric: catalog.Metric) -> bool:
+        """A rollouter's window would mix what it generated into what the trainer consumed."""
+        return self.attributes.span_name == schema.ROLLOUTER_WINDOW and "rollouter" not in metric.cohort
 
     def _count_nonfinite(self, name: str, count: int) -> None:
         known = name if name in catalog.METRIC_BY_NAME else "user"

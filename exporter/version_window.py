@@ -41,6 +41,13 @@ class VersionWindow:
             self.versions.popleft()
         oldest = (self.versions[0].attempt, self.versions[0].version) if self.versions else None
         if oldest is not None and len(self.versions) >= self._fewest:
-            for key in [key for key in self.annexes if key < oldest]:
-                del self.annexes[key]
+            self._trim_annexes(oldest, seen_before=wall - hold)
         return early
+
+    def _trim_annexes(self, oldest: tuple[int, int], *, seen_before: float) -> None:
+        """Drop those of versions that have left, but for those that came later than their versions left."""
+        past = sorted((key for key in self.annexes if key < oldest), reverse=True)
+        for number, key in enumerate(past, len(self.annexes) - len(past)):
+            newest = max(annex.arrived_at for annex in self.annexes[key].values())
+            if newest < seen_before or number >= HARD_CAP:
+                del self.annexes[key]

@@ -108,6 +108,7 @@ def _version(window: SealedWindow, annexes: list[Annex]) -> dict[str, Any]:
                     "sample_count": annex.sample_count,
                     "bytes": annex.size_bytes,
                     "metrics": _values(annex.values),
+                    "reported": annex.reported or None,
                 }
             )
             for annex in annexes

@@ -7,7 +7,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from exporter import catalog
 from exporter.catalog import Family
-from exporter.publish.version_gauges import Gauge, annex_gauges, sealed_gauges, version_gauges
+from exporter.publish.version_gauges import (
+    Gauge,
+    annex_gauges,
+    reported_gauges,
+    sealed_gauges,
+    version_gauges,
+)
 from exporter.snapshot import RunSnapshot, Snapshot
 
 Children = dict[tuple[str, ...], float]
@@ -57,8 +63,14 @@ def _run_gauges(run: RunSnapshot, monotonic: float) -> Iterator[Gauge]:
     for source in run.sources:
         yield catalog.SOURCE_LAST_SEEN, (source.role, source.rollouter), source.last_seen
         yield catalog.SOURCE_CLOCK_OFFSET, (source.role, source.rollouter), source.clock_offset
+    yield from _of_versions(run)
+
+
+def _of_versions(run: RunSnapshot) -> Iterator[Gauge]:
     if run.latest is not None:
         yield from sealed_gauges(run.latest)
+        for annex in run.annexes.get((run.latest.attempt, run.latest.version), {}).values():
+            yield from reported_gauges(annex.reported)
     for sealed in run.window:
         yield from version_gauges(sealed)
     for annexes in run.annexes.values():

@@ -44,8 +44,13 @@ def sealed_gauges(sealed: SealedWindow) -> Iterator[Gauge]:
     yield from _value_gauges(sealed.values)
     for name, value in sealed.values.user.items():
         yield catalog.unknown_family(name, "A metric of the sender's own"), (), value
-    for source, reported in sealed.reported.items():
-        for name, value in reported.items():
+    yield from reported_gauges(sealed.reported)
+
+
+def reported_gauges(reported: dict[str, dict[str, float]]) -> Iterator[Gauge]:
+    """What senders computed themselves."""
+    for source, values in reported.items():
+        for name, value in values.items():
             family = catalog.unknown_family(
                 f"{catalog.PREFIX}reported_{name}", "As the sender computed it, not checked", "source"
             )
@@ -78,6 +83,8 @@ def annex_gauges(annex: Annex) -> Iterator[Gauge]:
         named = catalog.FAMILY_BY_NAME.get(catalog.annex_family(annex.kind, family).name)
         if named is not None:
             yield named, at, value
+    for family, labels, value in reported_gauges(annex.reported):
+        yield catalog.version_family(family), (*at, *labels), value
 
 
 def _trainer_gauges(times: Clocked) -> Iterator[Gauge]:

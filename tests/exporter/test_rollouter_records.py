@@ -40,3 +40,18 @@ def test_a_control_span_without_seq_needs_its_ids() -> None:
         span.trace_id = span.span_id = b""
     assert harness.post(t, *spans).rejected == 2
     assert harness.count("rejected_records_total", "missing_attribute") == 2
+
+
+def test_what_a_rollouter_generated_is_not_mixed_into_what_the_trainer_consumed() -> None:
+    harness, t, r = Harness(), Emitter(""), Emitter("", role="rollouter", source="r0")
+    mixed = {"reward": [4, 0.0, 0.0, 0.0, 0.0], "policy_loss": 9.0, "generation": [1, 2.0, 2.0, 2.0, 0.0]}
+    record = r.span(
+        "rollouter_window", 1, {"asyncrl.rollouter": "0"}, values=mixed, states={"generating": 1.0}
+    )
+    assert harness.post(r, record).rejected == 0
+    own = {"reward": [4, 4.0, 1.0, 1.0, 0.0], "policy_loss": 1.0}
+    harness.post(t, t.train_step(1, 1, values=own), t.weight_sync(1, 1, ["0"]))
+    values = harness.sealed[1].values
+    assert (values.distributions["reward"].mean, values.scalars["policy_loss"]) == (1.0, 1.0)
+    assert values.distributions["generation"].mean == 2.0
+    assert harness.count("rejected_records_total", "bad_value") == 2
