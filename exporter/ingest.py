@@ -21,13 +21,13 @@ import msgspec
 from exporter import catalog, otlp
 from exporter.config import ExporterConfig
 from exporter.errors import JournalUnavailable, Overloaded
-from exporter.journal import Event, Journal, RunSummary
+from exporter.journal import Event, Journal
 from exporter.ledger import Ledger
 from exporter.live import LiveGauges
 from exporter.records import Batch, Reply
 from exporter.sealing import Seal, next_seal
-from exporter.snapshot import RunSnapshot, Snapshot, take_run
-from exporter.state import Run
+from exporter.snapshot import Snapshot, take_run
+from exporter.state import Run, RunSummary
 from exporter.version_window import VersionWindow
 from runtime.telemetry import schema
 
@@ -256,7 +256,8 @@ class Ingest:
             self._event_bytes += sum(len(event.body) for event in self._undone)
             self._undone.clear()
             for item in self.ledger.outbox:
-                self._window(item.run).add(item)
+                if item.run in self.ledger.state.runs and not isinstance(item, RunSummary):
+                    self._window(item.run).add(item)
             self.ledger.outbox.clear()
 
     def _settle(self) -> None:
@@ -267,9 +268,10 @@ class Ingest:
 
     def _checkpoint(self) -> None:
         self._flush()
-        summaries = [_summary(run) for run in self.snapshot.runs.values()]
-        self.journal.checkpoint(self.ledger.state, summaries)
-        self.journal.expire(time.time() - self.config.retention_days * 86_400)
+        ended_before = time.time() - self.config.retention_days * 86_400
+        self.ledger.expire(ended_before)
+        self.journal.checkpoint(self.ledger.state, [run.summary for run in self.ledger.state.runs.values()])
+        self.journal.expire(ended_before)
         self._event_bytes = 0
 
     # ---- the page
@@ -312,14 +314,3 @@ def _answer(request: Request, outcome: Reply | JournalUnavailable) -> None:
 
     if not request.loop.is_closed():
         request.loop.call_soon_threadsafe(deliver)
-
-
-def _summary(run: RunSnapshot) -> RunSummary:
-    return RunSummary(
-        run=run.name,
-        status=run.status,
-        attempt=run.attempt,
-        param_version=run.published,
-        sealed_version=run.sealed,
-        ended_at=run.ended_at,
-    )

@@ -18,7 +18,7 @@ from typing import Final, Self
 import msgspec
 
 from exporter.errors import DataDirectoryError
-from exporter.state import Annex, SealedWindow, State
+from exporter.state import Annex, RunSummary, SealedWindow, State
 
 SCHEMA: Final = 1
 _FILE: Final = "journal.sqlite"
@@ -33,17 +33,6 @@ CREATE TABLE IF NOT EXISTS annexes (run TEXT, attempt INTEGER, version INTEGER, 
     PRIMARY KEY (run, attempt, version, kind)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, ended_at REAL, body BLOB NOT NULL) WITHOUT ROWID;
 """
-
-
-class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What history says of a run that has left the page."""
-
-    run: str
-    status: str
-    attempt: int
-    param_version: int | None
-    sealed_version: int
-    ended_at: float | None
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,17 +86,21 @@ class Journal:
         )
         return state, [Event(kind=kind, wall=wall, body=body) for kind, wall, body in rows]
 
-    def write(self, events: Iterable[Event], sealed: Iterable[SealedWindow | Annex]) -> None:
+    def write(self, events: Iterable[Event], kept: Iterable[SealedWindow | Annex | RunSummary]) -> None:
         """Append events and store history, in one transaction that is on disk on return."""
         with self._connection:
             self._connection.executemany(
                 "INSERT INTO events (kind, wall, body) VALUES (?, ?, ?)",
                 ((event.kind, event.wall, event.body) for event in events),
             )
-            for item in sealed:
+            for item in kept:
                 self._store(item)
 
-    def _store(self, item: SealedWindow | Annex) -> None:
+    def _store(self, item: SealedWindow | Annex | RunSummary) -> None:
+        if isinstance(item, RunSummary):
+            summary = (item.run, item.ended_at, msgspec.json.encode(item))
+            self._connection.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?)", summary)
+            return
         body = msgspec.msgpack.encode(item)
         if isinstance(item, SealedWindow):
             row = (item.run, item.attempt, item.version, item.sealed_at, body)
@@ -127,10 +120,8 @@ class Journal:
             )
             # The newest event stays: its id must not be given out again.
             self._connection.execute("DELETE FROM events WHERE id < ?", (newest,))
-            self._connection.executemany(
-                "INSERT OR REPLACE INTO runs VALUES (?, ?, ?)",
-                ((run.run, run.ended_at, msgspec.json.encode(run)) for run in runs),
-            )
+            for run in runs:
+                self._store(run)
         self._connection.execute("PRAGMA incremental_vacuum").fetchall()
 
     def expire(self, ended_before: float) -> None:

@@ -30,6 +30,7 @@ from exporter.state import (
     Attempt,
     OpenWindow,
     Run,
+    RunSummary,
     SealedWindow,
     SourceLife,
     State,
@@ -41,20 +42,21 @@ log = logging.getLogger(__name__)
 
 MAX_PENDING: Final = 64
 MAX_OPEN_WINDOWS: Final = 4096
+MAX_FINISHED: Final = 1000
 _TRAINER_LIVES: Final = (schema.CONTROLLER, schema.TRAINER)
 """Who said that the run ended, and who says it now: a controller speaks for a dead trainer only."""
 _MILLISECOND_NS: Final = 1_000_000
 
 
 class Ledger:
-    """`outbox` holds the sealed windows and annexes that the journal has yet to store; whoever stores them clears
-    it. `changed` names the runs whose page has changed since the last snapshot."""
+    """`outbox` holds the sealed windows, annexes and ended runs that the journal has yet to store; whoever stores
+    them clears it. `changed` names the runs whose page has changed since the last snapshot."""
 
     def __init__(self, state: State, *, monotonic: float) -> None:
         self.state = state
         self.arrivals = Arrivals(monotonic)
         self.live = LiveGauges()
-        self.outbox: list[SealedWindow | Annex] = []
+        self.outbox: list[SealedWindow | Annex | RunSummary] = []
         self.changed: set[str] = set()
 
     def apply(self, batch: Batch, *, wall: float, monotonic: float) -> Reply:
@@ -92,11 +94,22 @@ class Ledger:
         self._end_run(run, "lost", wall)
 
     def forget(self, run_name: str) -> None:
-        """A finished run leaves the page and the memory; history keeps it."""
-        self.state.runs.pop(run_name, None)
+        """A finished run leaves the page; history keeps it, and the ledger still knows what it was."""
+        run = self.state.runs.pop(run_name)
+        self.outbox.append(run.summary)
+        self.state.finished[run_name] = run
+        for oldest in list(self.state.finished)[:-MAX_FINISHED]:
+            del self.state.finished[oldest]
         self.live.forget_run(run_name)
         self.arrivals.forget_run(run_name)
         self.changed.add(run_name)
+
+    def expire(self, ended_before: float) -> None:
+        """Forget for good the runs whose history the journal drops."""
+        for name, run in list(self.state.finished.items()):
+            if run.ended_at is not None and run.ended_at < ended_before:
+                del self.state.finished[name]
+                self.arrivals.forget_run(name)
 
     # ---- one record
 
@@ -147,6 +160,8 @@ class Ledger:
             if given_up and record.kind not in schema.ANNEX_SPANS:
                 raise Late("sealed", f"seq {record.seq} of {record.source_id!r} was given up as lost")
             attempt = find_attempt(run, life, record, wall)
+            if run.ended_at is None:
+                self.state.bring_back(run)
             if is_late(run, attempt, record, fills_hole=fills_hole):
                 raise Late("attempt_over", f"attempt {attempt.number} of run {run.name!r} is over")
             if record.version in attempt.annexes.get(record.kind, ()):

@@ -22,9 +22,10 @@ def find_sender(
     name = label(str(attributes.get(schema.RUN_ID) or source.run))
     if not name:
         raise Rejected("missing_attribute", f"{schema.RUN_ID} is missing")
-    run = state.runs.get(name) or _begin_run(state, name, wall)
+    run = state.find(name) or _begin_run(state, name, wall)
     if run.status == "lost":  # it is back
         run.status, run.ended_at = "running", None
+        state.bring_back(run)
     run.last_seen = wall
     _describe(run, source)
     return run, run.sources.get(source.source_id) or _begin_life(run, source)
@@ -32,7 +33,7 @@ def find_sender(
 
 def known_run(state: State, source: Source) -> Run | None:
     """The run that a source names, if it has been heard of."""
-    return state.runs.get(label(source.run))
+    return state.find(label(source.run))
 
 
 def _begin_run(state: State, name: str, wall: float) -> Run:

@@ -166,6 +166,17 @@ class Histogram(msgspec.Struct, kw_only=True):
     sum: ExactSum = msgspec.field(default_factory=ExactSum)
 
 
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What history says of a run."""
+
+    run: str
+    status: str
+    attempt: int
+    param_version: int | None
+    sealed_version: int
+    ended_at: float | None
+
+
 class Run(msgspec.Struct, kw_only=True):
     """Everything the ledger knows of one run."""
 
@@ -207,11 +218,32 @@ class Run(msgspec.Struct, kw_only=True):
     def current(self) -> Attempt:
         return self.attempts[self.attempt]
 
+    @property
+    def summary(self) -> RunSummary:
+        return RunSummary(
+            run=self.name,
+            status=self.status,
+            attempt=self.attempt,
+            param_version=self.current.published,
+            sealed_version=self.current.sealed,
+            ended_at=self.ended_at,
+        )
+
 
 class State(msgspec.Struct, kw_only=True):
     runs: dict[str, Run] = {}
+    finished: dict[str, Run] = {}
+    """Runs that have left the page, oldest first: what still comes of them is not of a new run of that name."""
     unattributed: dict[str, int] = {}
     """Refused records that name no run, per reason."""
+
+    def find(self, name: str) -> Run | None:
+        return self.runs.get(name) or self.finished.get(name)
+
+    def bring_back(self, run: Run) -> None:
+        """A run that had left the page goes on."""
+        if self.finished.pop(run.name, None) is not None:
+            self.runs[run.name] = run
 
 
 MAX_UNSEQUENCED: Final = 20_000
