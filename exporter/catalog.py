@@ -409,6 +409,17 @@ WINDOW_FAMILIES: Final[tuple[Family, ...]] = (
     ),
 )
 
+MAX_ROLLOUTERS: Final = 64
+"""Beyond this many rollouters only their merged values, minima and maxima are series."""
+
+
+def version_series(rollouters: int) -> int:
+    """The most series that a version with so many rollouters has in the version window."""
+    each = sum("rollouter" in family.labels for family in WINDOW_FAMILIES)
+    shown = rollouters if rollouters <= MAX_ROLLOUTERS else 0
+    return len(WINDOW_FAMILIES) - each + each * shown
+
+
 FAMILIES: Final[tuple[Family, ...]] = (*LEDGER_FAMILIES, *(family for families in METRIC_FAMILIES.values() for family in families), *WINDOW_FAMILIES)
 FAMILY_BY_NAME: Final[dict[str, Family]] = {family.name: family for family in FAMILIES}
 

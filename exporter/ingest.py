@@ -27,7 +27,7 @@ from exporter.live import LiveGauges
 from exporter.records import Batch, Reply
 from exporter.sealing import Seal, next_seal
 from exporter.snapshot import Snapshot, take_run
-from exporter.state import Run, RunSummary
+from exporter.state import Run, RunSummary, SealedWindow
 from exporter.version_window import VersionWindow
 from runtime.telemetry import schema
 
@@ -127,16 +127,21 @@ class Ingest:
         )  # what a crash kept from being stored; the rest is there already
         self.ledger.outbox.clear()
         for name in state.runs:
-            window = self._window(name)
-            for sealed in self.journal.newest_versions(name, self._most()):
-                window.add(sealed)
-            for annex in self.journal.newest_annexes(name, self._most()):
-                window.add(annex)
+            self._load_window(name)
         self.ledger.changed.update(state.runs)
         self._settle()
         log.info(
             "restored %d runs from %s, %d events replayed", len(state.runs), self.journal.path, len(events)
         )
+
+    def _load_window(self, name: str) -> None:
+        window = self._window(name)
+        newest = self.journal.newest_versions(name, 1)
+        most = self._most(newest[0]) if newest else self.config.window_versions
+        for sealed in self.journal.newest_versions(name, most):
+            window.add(sealed)
+        for annex in self.journal.newest_annexes(name, most):
+            window.add(annex)
 
     def _replay(self, event: Event) -> None:
         now = time.monotonic()
@@ -228,8 +233,11 @@ class Ingest:
         if over and run.ended_at is not None and wall - run.ended_at > self.config.finished_run_grace_seconds:
             yield "forget", RunDecision(run=run.name)
             return
-        early = self._window(run.name).trim(
-            wall=wall, scrape_interval=self.scrape_interval(), most=self._most()
+        window = self._window(run.name)
+        if not window.versions:
+            return
+        early = window.trim(
+            wall=wall, scrape_interval=self.scrape_interval(), most=self._most(window.versions[-1])
         )
         if early:
             yield "evict", RunDecision(run=run.name, count=early)
@@ -295,10 +303,10 @@ class Ingest:
             )
         return self._windows[run]
 
-    def _most(self) -> int:
-        """Versions of each run on the page, so that all runs together keep to the series budget."""
-        runs = max(len(self.ledger.state.runs), 1)
-        return max(self.config.series_budget // (len(catalog.WINDOW_FAMILIES) * runs), 1)
+    def _most(self, like: SealedWindow) -> int:
+        """Versions of a run on the page, all about as wide as this one, so that all runs keep to the budget."""
+        series = catalog.version_series(len(like.rollouters)) + sum(map(len, like.reported.values()))
+        return max(self.config.series_budget // (series * len(self.ledger.state.runs)), 1)
 
 
 def _answer(request: Request, outcome: Reply | JournalUnavailable) -> None:

@@ -1,15 +1,11 @@
 """The gauges of one sealed version, and of its annexes: what the latest page and the version window both show."""
 
 from collections.abc import Iterator
-from typing import Final
 
 from exporter import catalog
 from exporter.attributes import NS
 from exporter.catalog import Family
 from exporter.state import Annex, Clocked, Scope, SealedWindow
-
-MAX_ROLLOUTERS: Final = 64
-"""Beyond this many rollouters only their merged values, minima and maxima are series."""
 
 Gauge = tuple[Family, tuple[str, ...], float]
 """Family, the values of its labels but `run`, value."""
@@ -99,7 +95,7 @@ def _trainer_gauges(times: Clocked) -> Iterator[Gauge]:
 
 def _rollouter_gauges(rollouters: dict[str, Clocked]) -> Iterator[Gauge]:
     for slot, times in rollouters.items():
-        if len(rollouters) > MAX_ROLLOUTERS:
+        if len(rollouters) > catalog.MAX_ROLLOUTERS:
             break
         idle, utilization = idle_ratio(times), utilization_ratio(times)
         if idle is not None:

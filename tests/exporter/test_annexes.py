@@ -1,8 +1,10 @@
 """Annexes: never parts of a window, never late, shown as long as anything of their time is."""
 
+import signal
+
 from exporter.state import Annex, Scope, SealedWindow
 from exporter.version_window import VersionWindow
-from tests.exporter.conftest import StartedExporter
+from tests.exporter.conftest import StartedExporter, StartExporter
 from tests.exporter.ledger_harness import Harness, losses
 from tests.page import check_page
 from tests.wire import Emitter, scrape_until
@@ -82,3 +84,15 @@ def test_values_that_a_sender_computed_itself_are_published_on_an_annex_too(
     page = scrape_until(exporter.metrics, lambda page: page.value("asyncrl_policy_loss", run="r") == 2.0)
     assert page.by_label("asyncrl_reported_validation_pass_ratio", "source") == {}
     assert page.value("asyncrl_version_reported_validation_pass_ratio", **labels) == 0.75
+
+
+def test_a_validation_of_the_initial_weights_survives_a_restart(start_exporter: StartExporter) -> None:
+    first = start_exporter()
+    t = Emitter(first.otlp)
+    t.post(t.weight_sync(0, 0), t.span("validation", 0, values={"exact_match_ratio": 0.25}))
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGTERM):
+        page = scrape_until(first.metrics, lambda page: page.value("asyncrl_param_version", run="r") == 0)
+        found = page.by_label("asyncrl_version_validation_exact_match_ratio", "param_version", run="r")
+        assert found == {"0": 0.25}
+        first.stop(number)
+        first = start_exporter(data_dir=first.data_dir)
