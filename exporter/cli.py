@@ -2,27 +2,39 @@
 
 import argparse
 import asyncio
+import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from exporter.config import SETTINGS, ExporterConfig, load_config
+from exporter import event_log
+from exporter.config import CHOICES, ExporterConfig
 from exporter.errors import ExporterError
 from exporter.ingest import Ingest
 from exporter.server import Listeners, serve_until_signalled
+from exporter.settings import CONFIG_VARIABLE, ENVIRONMENT_PREFIX, SETTINGS, load_settings
+
+log = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str]) -> int:
     """Runs the exporter until SIGTERM or SIGINT; returns the exit code."""
     flags = vars(_parser().parse_args(argv))
+    check_only = flags.pop("check_config")
     try:
-        return _run(load_config(flags.pop("config"), flags))
+        settings = load_settings(flags.pop("config"), os.environ, flags)
+        if check_only:
+            print(settings.describe(), end="")
+            return 0
+        return _run(settings.config)
     except ExporterError as error:
         print(f"asyncrl exporter: {error}", file=sys.stderr)
         return 2
 
 
 def _run(config: ExporterConfig) -> int:
+    event_log.configure(config.log_format)
     listeners = Listeners.bind(config)
     try:
         ingest = Ingest.open(config)
@@ -31,14 +43,17 @@ def _run(config: ExporterConfig) -> int:
         raise
     try:
         urls = listeners.urls
-        print(
-            f"asyncrl exporter: metrics on {urls['metrics']}/metrics, OTLP on {urls['otlp']}, "
-            f"data in {config.data_dir}",
-            file=sys.stderr,
+        event_log.say(
+            log,
+            "listening",
+            metrics=f"{urls['metrics']}/metrics",
+            otlp=urls["otlp"],
+            data_dir=config.data_dir,
         )
         asyncio.run(serve_until_signalled(config, ingest, listeners))
     finally:
         ingest.close()
+    event_log.say(log, "stopped")
     return 0
 
 
@@ -47,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="asyncrl exporter",
         description="Receive telemetry over OTLP/HTTP and publish exact per-version metrics on /metrics.",
+        epilog=f"A flag wins over a variable ({ENVIRONMENT_PREFIX}<KEY>), that over the file, that over the default.",
         argument_default=argparse.SUPPRESS,
     )
 
@@ -60,7 +76,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         type=_path,
         default=None,
-        help=f"YAML mapping that flags win over; its keys: {', '.join(SETTINGS)}",
+        help=f"YAML mapping (default: what {CONFIG_VARIABLE} names); its keys: {', '.join(SETTINGS)}",
+    )
+    parser.add_argument(
+        "--check-config",
+        action="store_true",
+        default=False,
+        help="print the resolved settings, each with where it comes from, and start nothing",
     )
     add("--listen", "HOST:PORT", str, "listen", "where /metrics and the history are served")
     add("--otlp", "HOST:PORT", str, "otlp", "where OTLP/HTTP is received")
@@ -80,6 +102,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--series-budget", "COUNT", int, "series_budget", "most series on the page")
     add("--window-versions", "COUNT", int, "window_versions", "fewest versions kept in the version window")
     add("--window-seconds", "SECONDS", float, "window_seconds", "shortest stay in the version window")
+    add(
+        "--journal-mode",
+        "|".join(CHOICES["journal_mode"]),
+        str,
+        "journal_mode",
+        "rollback on network storage",
+    )
+    add("--log-format", "|".join(CHOICES["log_format"]), str, "log_format", "form of the log on stderr")
     return parser
 
 

@@ -1,13 +1,10 @@
-"""The exporter's settings: one record, from defaults, a YAML file and flags, in that order."""
+"""The exporter's settings: one record. `exporter.settings` says where they come from."""
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import Final
 
 from exporter.errors import ConfigError
 
@@ -40,6 +37,10 @@ class ExporterConfig:
     """Fewest versions kept in the version window of each run, 1 or more."""
     window_seconds: float = 300.0
     """Shortest stay of a version in the version window, seconds, 0 or more."""
+    journal_mode: str = "wal"
+    """`wal`, or `rollback` for a data directory on a network file system, where SQLite's shared memory is not safe."""
+    log_format: str = "text"
+    """`text` (key=value) or `json`, one line per event on stderr."""
 
     def __post_init__(self) -> None:
         addresses = {name: split_address(name, getattr(self, name)) for name in ("listen", "otlp")}
@@ -50,10 +51,10 @@ class ExporterConfig:
         for name in _ABOVE_ZERO:
             if _require_number(name, getattr(self, name), 0.0) == 0.0:
                 raise ConfigError(f"{name} must be above 0, got 0")
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ConfigError(f"{name} must be {' or '.join(choices)}, got {getattr(self, name)!r}")
 
-
-SETTINGS = tuple(setting.name for setting in dataclasses.fields(ExporterConfig))
-"""The keys of a configuration file."""
 
 _LEAST: Mapping[str, float | int] = {
     "grace_seconds": 0.0,
@@ -65,6 +66,8 @@ _LEAST: Mapping[str, float | int] = {
 }
 """Smallest value of each number; an integer here asks for an integer there."""
 _ABOVE_ZERO = ("abandon_after_seconds", "retention_days")
+CHOICES: Final = {"journal_mode": ("wal", "rollback"), "log_format": ("text", "json")}
+"""The words that a setting may be."""
 
 
 def split_address(name: str, address: object) -> tuple[str, int]:
@@ -82,35 +85,3 @@ def _require_number(name: str, value: object, least: float | int) -> float | int
     if isinstance(value, bool) or not isinstance(value, kinds) or not math.isfinite(value) or value < least:
         raise ConfigError(f"{name} must be {word} of {least:g} or more, got {value!r}")
     return value
-
-
-def load_config(path: Path | None, flags: Mapping[str, Any]) -> ExporterConfig:
-    """Defaults, then the YAML mapping in `path`, then `flags`; both name the fields of ExporterConfig."""
-    return ExporterConfig(**{**(_read_file(path) if path else {}), **flags})
-
-
-def _read_file(path: Path) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot read the configuration file {path}: {_one_line(error)}") from error
-    if content is None:
-        return {}
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path} must be a mapping of setting to value, got {type(content).__name__}")
-    for key in content:
-        if key not in SETTINGS:
-            raise ConfigError(f"{path}: unknown setting {key!r}; known are {', '.join(SETTINGS)}")
-    return {key: _as_path(key, value) for key, value in content.items()}
-
-
-def _as_path(key: str, value: Any) -> Any:
-    if key not in ("data_dir", "endpoints_file"):
-        return value
-    if not isinstance(value, str) or not value:
-        raise ConfigError(f"{key} must be a path, got {value!r}")
-    return Path(value)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -1,27 +1,76 @@
-"""Settings: defaults, file and flags in that order; every mistake is one line that names the setting."""
+"""Settings: defaults, file, environment and flags in that order; every mistake is one line that names the setting."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from exporter.config import ExporterConfig, load_config, split_address
+from exporter.config import ExporterConfig, split_address
 from exporter.errors import ConfigError
+from exporter.settings import load_settings
 
 
-def test_flags_win_over_the_file_and_the_file_over_the_defaults(tmp_path: Path) -> None:
+def test_flags_win_over_variables_over_the_file_over_the_defaults(tmp_path: Path) -> None:
     file = tmp_path / "exporter.yaml"
-    file.write_text("grace_seconds: 3\nwindow_versions: 7\ndata_dir: /var/lib/asyncrl\n", encoding="utf-8")
-    config = load_config(file, {"grace_seconds": 4.0})
-    assert config == ExporterConfig(
-        grace_seconds=4.0, window_versions=7, data_dir=Path("/var/lib/asyncrl"), listen="127.0.0.1:9810"
+    file.write_text(
+        "grace_seconds: 3\nwindow_versions: 7\nseries_budget: 900\ndata_dir: /var/lib/asyncrl\n",
+        encoding="utf-8",
     )
+    environment = {"ASYNCRL_GRACE_SECONDS": "3.5", "ASYNCRL_WINDOW_VERSIONS": "8"}
+    settings = load_settings(file, environment, {"grace_seconds": 4.0})
+    assert settings.config == ExporterConfig(
+        grace_seconds=4.0, window_versions=8, series_budget=900, data_dir=Path("/var/lib/asyncrl")
+    )
+    assert settings.origins == {
+        "grace_seconds": "flag",
+        "window_versions": "ASYNCRL_WINDOW_VERSIONS",
+        "series_budget": str(file),
+        "data_dir": str(file),
+    }
+
+
+def test_the_description_is_a_configuration_file_that_gives_the_same_settings(tmp_path: Path) -> None:
+    variables = {"ASYNCRL_RETENTION_DAYS": "1e3", "ASYNCRL_LISTEN": "[::1]:9810", "ASYNCRL_DATA_DIR": "a # b"}
+    settings = load_settings(None, variables, {})
+    (tmp_path / "exporter.yaml").write_text(settings.describe(), encoding="utf-8")
+    assert load_settings(tmp_path / "exporter.yaml", {}, {}).config == settings.config
+    assert "# ASYNCRL_RETENTION_DAYS\n" in settings.describe()
+    assert "# default\n" in settings.describe()
+
+
+def test_a_variable_names_the_file_and_a_flag_wins_over_it(tmp_path: Path) -> None:
+    file, other = tmp_path / "exporter.yaml", tmp_path / "other.yaml"
+    file.write_text("grace_seconds: 3\n", encoding="utf-8")
+    other.write_text("grace_seconds: 5\n", encoding="utf-8")
+    assert load_settings(None, {"ASYNCRL_CONFIG": str(file)}, {}).config.grace_seconds == 3
+    assert load_settings(other, {"ASYNCRL_CONFIG": str(file)}, {}).config.grace_seconds == 5
+
+
+def test_variables_of_other_names_are_left_alone() -> None:
+    """Kubernetes sets such beside a service named asyncrl."""
+    others = {"ASYNCRL_PORT": "tcp://10.0.0.1:9810", "ASYNCRL_SERVICE_HOST": "10.0.0.1", "LISTEN": "x"}
+    assert load_settings(None, others, {}).config == ExporterConfig()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("GRACE_SECONDS", "soon", "grace_seconds must be a finite number of 0 or more, got 'soon'"),
+        ("WINDOW_VERSIONS", "2.5", "window_versions must be an integer of 1 or more, got '2.5'"),
+        ("DATA_DIR", "", "data_dir must be a path, got ''"),
+        ("JOURNAL_MODE", "WAL", "journal_mode must be wal or rollback, got 'WAL'"),
+        ("CONFIG", "", "ASYNCRL_CONFIG must be a path, got ''"),
+    ],
+)
+def test_a_variable_that_cannot_be_is_refused_by_name(name: str, text: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{complaint}$"):
+        load_settings(None, {f"ASYNCRL_{name}": text}, {})
 
 
 def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
     file = tmp_path / "exporter.yaml"
     file.write_text("# nothing yet\n", encoding="utf-8")
-    assert load_config(file, {}) == ExporterConfig() == load_config(None, {})
+    assert load_settings(file, {}, {}).config == ExporterConfig() == load_settings(None, {}, {}).config
 
 
 @pytest.mark.parametrize(
@@ -38,6 +87,8 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
         ({"abandon_after_seconds": 0}, "abandon_after_seconds must be above 0"),
         ({"max_body_bytes": 10}, "max_body_bytes must be an integer of 1024 or more, got 10"),
         ({"max_body_bytes": 1e6}, "max_body_bytes must be an integer"),
+        ({"journal_mode": "memory"}, "journal_mode must be wal or rollback, got 'memory'"),
+        ({"log_format": None}, "log_format must be text or json, got None"),
         ({"window_versions": 0}, "window_versions must be an integer of 1 or more"),
     ],
 )
@@ -69,10 +120,10 @@ def test_a_file_that_cannot_be_read_as_settings_is_refused(
     file = tmp_path / "exporter.yaml"
     file.write_text(content, encoding="utf-8")
     with pytest.raises(ConfigError, match=complaint) as caught:
-        load_config(file, {})
+        load_settings(file, {}, {})
     assert "\n" not in str(caught.value)
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot read the configuration file .*none\.yaml"):
-        load_config(tmp_path / "none.yaml", {})
+        load_settings(tmp_path / "none.yaml", {}, {})

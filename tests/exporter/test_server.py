@@ -218,10 +218,13 @@ def test_a_signal_ends_it_with_0_whoever_is_connected(
     for connection in (idle, half_head, half_body):
         connection.close()
     assert code == 0
-    assert said == (
-        f"asyncrl exporter: metrics on {exporter.metrics}/metrics, OTLP on {exporter.otlp}, "
-        f"data in {exporter.data_dir}\n"
+    restored, listening, stopped = said.splitlines()
+    assert "restored" in restored
+    assert listening.endswith(
+        f" level=info event=listening metrics={exporter.metrics}/metrics otlp={exporter.otlp} "
+        f"data_dir={exporter.data_dir}"
     )
+    assert stopped.endswith(" level=info event=stopped")
 
 
 def run_exporter(*flags: str) -> subprocess.CompletedProcess[str]:
