@@ -128,6 +128,14 @@ def read_record(span: Span) -> Record:
     )
 
 
+def read_seq(span: Span) -> int | None:
+    """The seq of a span that was refused, if that at least is right."""
+    try:
+        return _at_least(Attributes(span.name, span.attributes), schema.SEQ, 1)
+    except Rejected:
+        return None
+
+
 def _version(attributes: Attributes) -> int:
     version = attributes.required_integer(schema.PARAM_VERSION)
     lowest = 1 if attributes.span_name in (schema.TRAIN_STEP, schema.ROLLOUTER_WINDOW) else 0

@@ -13,8 +13,8 @@ from typing import Final
 from exporter import catalog
 from exporter.arrivals import Arrivals
 from exporter.attempts import RUN_ENDERS, find_attempt, is_late, refuse_pending
-from exporter.attributes import LARGEST_INTEGER, NS
-from exporter.control import Record, read_record
+from exporter.attributes import NS
+from exporter.control import Record, read_record, read_seq
 from exporter.errors import Late, Rejected
 from exporter.fold import fold_annex, fold_window
 from exporter.live import LiveGauges
@@ -341,8 +341,8 @@ def _read(span: Span, life: SourceLife) -> Record | None:
     try:
         return read_record(span)
     except Rejected:
-        seq = span.attributes.get(schema.SEQ)
-        if isinstance(seq, int) and 1 <= seq <= LARGEST_INTEGER:
+        seq = read_seq(span)
+        if seq is not None:
             if seq in life.received:
                 return None
             life.received.add(seq)

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import requests
 
-from tests.exporter.conftest import StartedExporter
+from tests.exporter.conftest import StartedExporter, StartExporter
 from tests.page import check_page
-from tests.wire import WATCHDOG_SECONDS, Emitter, scrape_until
+from tests.wire import WATCHDOG_SECONDS, Emitter, Scrape, scrape_until
 
 
 def spans_of(trainer: Emitter, what: str, number: Any) -> list[Any]:
@@ -80,3 +80,16 @@ def test_a_state_gauge_is_0_or_1(exporter: StartedExporter) -> None:
     trainer = Emitter(exporter.otlp)
     answer = trainer.post_metrics(trainer.gauge("asyncrl.trainer.state", 7, {"asyncrl.state": "training"}))
     assert (answer.rejected, "bad_value" in answer.reason) == (1, True)
+
+
+@pytest.mark.parametrize("seq", [True, "3", 1.5, float("nan"), [1]])
+def test_a_seq_that_is_no_number_keeps_no_exporter_from_starting_again(
+    start_exporter: StartExporter, seq: Any
+) -> None:
+    first = start_exporter()
+    trainer = Emitter(first.otlp)
+    assert trainer.post(trainer.span("train_step", 1, {"asyncrl.step": 1}, seq=seq)).rejected == 1
+    assert first.stop()[0] == 0
+    again = start_exporter(data_dir=first.data_dir)
+    page = Scrape(again.metrics)
+    assert page.value("asyncrl_rejected_records_total", run="r", reason="bad_value") == 1
