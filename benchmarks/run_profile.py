@@ -36,7 +36,7 @@ SUMMARY = (
     "wall_seconds",
     "device",
 )
-DISTRIBUTIONS = ("staleness", "update_lag", "version_span")
+DISTRIBUTIONS = ("staleness", "update_lag", "response_span")
 """All in versions or updates of the oldest token of a response."""
 
 

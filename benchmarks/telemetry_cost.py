@@ -42,7 +42,7 @@ print(server.server_port, flush=True)
 server.serve_forever()
 """
 
-DISTRIBUTIONS = ("reward", "staleness", "update_lag", "version_span", "response_length", "step", "queue_wait")
+DISTRIBUTIONS = ("reward", "staleness", "update_lag", "response_span", "response_length", "step", "queue_wait")
 SAMPLES, GROUP_SIZE, TOKENS = 32, 8, 7
 """Of a train step of the default run."""
 SPANS = 1000
@@ -97,7 +97,7 @@ def step_values() -> dict[str, float | list[float] | Partial]:
     per_response = [float(number % 2) for number in range(SAMPLES * GROUP_SIZE)]
     return {
         **learner.step(learner.assemble(samples)).values,
-        **dict.fromkeys(("staleness", "update_lag", "version_span"), per_response),
+        **dict.fromkeys(("staleness", "update_lag", "response_span"), per_response),
         "queue_wait": per_response[:SAMPLES],
         "step": [0.25],
         "tokens_per_second": 6000.0,

@@ -98,7 +98,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         board="staleness",
         help="Optimizer updates between the weights of a response's oldest token and the step that trained on it",
     ),
-    Metric(name="version_span", statistic="distribution", unit="versions", low=0, board="staleness", help="Newest minus oldest version among the tokens of one response"),
+    Metric(name="response_span", statistic="distribution", unit="versions", low=0, board="staleness", help="Newest minus oldest version among the tokens of one response"),
     Metric(
         name="queue_wait",
         statistic="distribution",

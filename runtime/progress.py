@@ -24,7 +24,7 @@ class Lags(NamedTuple):
     """Published version at training minus the version of the oldest token."""
     update_lag: list[float]
     """Optimizer updates since the weights of the oldest token."""
-    version_span: list[float]
+    response_span: list[float]
     """Newest minus oldest version among the tokens."""
 
 
@@ -56,12 +56,12 @@ class Progress:
         lags = Lags(
             staleness=[float(self.version - version) for version in oldest],
             update_lag=[float(self._updates - self._updates_at[version]) for version in oldest],
-            version_span=[float(high - low) for low, high in zip(oldest, newest, strict=True)],
+            response_span=[float(high - low) for low, high in zip(oldest, newest, strict=True)],
         )
         staleness = Partial.of("staleness", lags.staleness)
         self.staleness = self.staleness.merge(staleness)
         self.update_lag = self.update_lag.merge(Partial.of("update_lag", lags.update_lag))
-        self.responses_spanning_versions += sum(span > 0 for span in lags.version_span)
+        self.responses_spanning_versions += sum(span > 0 for span in lags.response_span)
         self._window.staleness = self._window.staleness.merge(staleness)
         self._window.samples += len(samples)
         return lags

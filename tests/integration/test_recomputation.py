@@ -138,7 +138,7 @@ def of_version(told: Told, version: int) -> Iterator[tuple[str, float]]:
         ("reward", "", rewards),
         ("response_length", "_tokens", lengths),
         ("staleness", "_versions", staleness),
-        ("version_span", "_versions", spans),
+        ("response_span", "_versions", spans),
     ):
         yield f"{name}_mean{unit}", mean(values)
         yield f"{name}_min{unit}", min(values)
