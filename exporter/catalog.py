@@ -279,6 +279,30 @@ UNATTRIBUTED_RECORDS: Final = Family(
     name=PREFIX + "exporter_unattributed_records_total", kind="counter", help="Refused records that name no run", labels=("reason",), board="exporter"
 )
 
+PUSH_QUEUE: Final = Family(name=PREFIX + "exporter_push_queue", kind="gauge", help="Versions and annexes that wait for OTLP push", labels=(), low=0, board="exporter")
+PUSH_OLDEST_AGE: Final = Family(
+    name=PREFIX + "exporter_push_queue_oldest_age_seconds", kind="gauge", help="How long the oldest of them waits, 0 if none does", labels=(), low=0, board="exporter"
+)
+PUSH_POINT_OUTCOMES: Final = ("accepted", "rejected")
+PUSH_POINTS: Final = Family(
+    name=PREFIX + "exporter_push_points_total",
+    kind="counter",
+    help="Points in delivered requests; rejected: by a partial success",
+    labels=("outcome",),
+    board="exporter",
+)
+PUSH_DROP_REASONS: Final = ("refused", "expired")
+PUSH_DROPPED: Final = Family(
+    name=PREFIX + "exporter_push_dropped_total",
+    kind="counter",
+    help="Versions and annexes never pushed: the receiver refused one alone, or the retention was faster",
+    labels=("reason",),
+    board="exporter",
+)
+PUSH_REQUESTS: Final = Family(
+    name=PREFIX + "exporter_push_requests_total", kind="counter", help="Push requests by HTTP status, none without an answer", labels=("status",), board="exporter"
+)
+
 VERSION_TRAIN_STEPS: Final = "train_steps"
 VERSION_SAMPLES: Final = "samples"
 VERSION_COMPLETE: Final = "complete"
@@ -367,6 +391,11 @@ def version_family(family: Family) -> Family:
     labels = ("run", "attempt", "param_version", *family.labels[1:])
     name = PREFIX + "version_" + family.name.removeprefix(PREFIX)
     return msgspec.structs.replace(family, name=name, kind="gauge", labels=labels, board="versions")
+
+
+def timed_family(family: Family) -> Family:
+    """A family of the version window where time tells the versions apart: without attempt and param_version."""
+    return msgspec.structs.replace(family, labels=("run", *family.labels[3:]))
 
 
 def _version_only(name: str, help_text: str) -> Family:

@@ -19,8 +19,10 @@ from typing import Final, Literal, Self
 import msgspec
 
 from exporter import catalog, otlp
+from exporter.archive import Archive
 from exporter.config import ExporterConfig
 from exporter.errors import JournalUnavailable, Overloaded
+from exporter.event_log import say
 from exporter.journal import Event, Journal
 from exporter.ledger import Ledger
 from exporter.live import LiveGauges
@@ -40,6 +42,8 @@ MAX_QUEUED_BYTES: Final = 256 * 1024 * 1024
 MAX_TURN_BYTES: Final = 16 * 1024 * 1024
 CHECKPOINT_BYTES: Final = 32 * 1024 * 1024
 """Bytes of events after which the state is stored and the events are dropped; bounds disk and restart time."""
+CHECKPOINT_SECONDS: Final = 3600.0
+"""The same by time: a quiet exporter, too, drops what the retention is over for."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +66,8 @@ class Ingest:
     def __init__(self, config: ExporterConfig, journal: Journal) -> None:
         self.config = config
         self.journal = journal
+        self.archive = Archive(journal.path)
+        journal.pushing = bool(config.push)
         self.snapshot = Snapshot()
         self.ready = False
         self._started = time.time()
@@ -74,12 +80,15 @@ class Ingest:
         self._undone: list[Event] = []
         """Decisions that are applied, but not yet on disk."""
         self._event_bytes = 0
+        self._checkpointed = time.monotonic()
+        self._retention_seconds = config.retention_days * 86_400
+        self._journal_fails = False
         self._thread = threading.Thread(target=self._write_until_closed, name="ledger-writer")
 
     @classmethod
     def open(cls, config: ExporterConfig) -> Self:
         """Open the journal, restore the ledger, start the writer. Raises DataDirectoryError."""
-        ingest = cls(config, Journal.open(config.data_dir))
+        ingest = cls(config, Journal.open(config.data_dir, mode=config.journal_mode))
         ingest._restore()
         ingest.ready = True
         ingest._thread.start()
@@ -93,7 +102,7 @@ class Ingest:
             and all(span.name in schema.DETAIL_SPANS for span in batch.spans)
         ):
             return Reply()  # nothing that the ledger keeps
-        if self._submitted_bytes - self._taken_bytes > MAX_QUEUED_BYTES:
+        if self.queued_bytes > MAX_QUEUED_BYTES:
             raise Overloaded("more telemetry is waiting than the journal can take; try again")
         loop = asyncio.get_running_loop()
         request = Request(
@@ -114,6 +123,11 @@ class Ingest:
         self._checkpoint()
         self.journal.close()
 
+    @property
+    def queued_bytes(self) -> int:
+        """What was submitted and not yet taken by the writer."""
+        return self._submitted_bytes - self._taken_bytes
+
     # ---- restart
 
     def _restore(self) -> None:
@@ -130,9 +144,7 @@ class Ingest:
             self._load_window(name)
         self.ledger.changed.update(state.runs)
         self._settle()
-        log.info(
-            "restored %d runs from %s, %d events replayed", len(state.runs), self.journal.path, len(events)
-        )
+        say(log, "restored", journal=self.journal.path, runs=len(state.runs), events=len(events))
 
     def _load_window(self, name: str) -> None:
         window = self._window(name)
@@ -196,7 +208,13 @@ class Ingest:
         self._settle()
         for request, reply in zip(requests, replies, strict=True):
             _answer(request, reply)
-        if self._event_bytes > CHECKPOINT_BYTES:
+        if self._journal_fails and requests:
+            self._journal_fails = False
+            say(log, "journal writable again")
+        aged = time.monotonic() - self._checkpointed
+        if self._event_bytes > CHECKPOINT_BYTES or aged > min(
+            CHECKPOINT_SECONDS, self._retention_seconds / 10
+        ):
             self._checkpoint()
 
     def _apply(self, batch: Batch, wall: float) -> Reply:
@@ -212,7 +230,9 @@ class Ingest:
             )
 
     def _fail(self, requests: list[Request], error: Exception) -> None:
-        log.error("the journal takes nothing (%s); senders are told to come back", error)
+        if not self._journal_fails:  # once per outage, not once per turn
+            self._journal_fails = True
+            say(log, "journal error", level=logging.ERROR, error=error, senders="told to come back")
         for request in requests:
             _answer(request, JournalUnavailable(f"the journal cannot be written: {error}"))
 
@@ -220,9 +240,11 @@ class Ingest:
         for run in list(self.ledger.state.runs.values()):
             while seal := next_seal(run, self.ledger.arrivals, grace=self.config.grace_seconds, wall=wall):
                 self._undone.append(Event(kind="seal", wall=wall, body=msgspec.json.encode(seal)))
+                _say_loss(run, seal)
                 self.ledger.seal(seal, monotonic=self.ledger.arrivals.now)
             for kind, decision in self._decide_run(run, wall):
                 self._undone.append(Event(kind=kind, wall=wall, body=msgspec.json.encode(decision)))
+                _say_decision(run, kind, wall)
                 self._carry_out(kind, decision, wall)
 
     def _decide_run(self, run: Run, wall: float) -> Iterator[tuple[str, RunDecision]]:
@@ -276,11 +298,12 @@ class Ingest:
 
     def _checkpoint(self) -> None:
         self._flush()
-        ended_before = time.time() - self.config.retention_days * 86_400
+        ended_before = time.time() - self._retention_seconds
         self.ledger.expire(ended_before)
         self.journal.checkpoint(self.ledger.state, [run.summary for run in self.ledger.state.runs.values()])
         self.journal.expire(ended_before)
         self._event_bytes = 0
+        self._checkpointed = time.monotonic()
 
     # ---- the page
 
@@ -322,3 +345,37 @@ def _answer(request: Request, outcome: Reply | JournalUnavailable) -> None:
 
     if not request.loop.is_closed():
         request.loop.call_soon_threadsafe(deliver)
+
+
+def _say_loss(run: Run, seal: Seal) -> None:
+    """What a seal gives up. The partial window at the end of a run is no loss."""
+    for hole in seal.holes:
+        say(
+            log,
+            "records lost",
+            level=logging.WARNING,
+            run=run.name,
+            source=hole.source_id,
+            first_seq=hole.first,
+            last_seq=hole.last,
+        )
+    if set(seal.reasons) - {"run_end"}:
+        say(
+            log,
+            "sealed incomplete",
+            level=logging.WARNING,
+            run=run.name,
+            attempt=seal.attempt,
+            param_version=seal.version,
+            reasons=",".join(seal.reasons),
+        )
+
+
+def _say_decision(run: Run, kind: str, wall: float) -> None:
+    if kind == "abandon":
+        silent = round(wall - run.last_seen)
+        say(log, "run lost", level=logging.WARNING, run=run.name, silent_seconds=silent)
+    elif (
+        kind == "evict" and catalog.LAST_EVICTED.name not in run.timestamps
+    ):  # the counter tells of the others
+        say(log, "versions leave the page early", level=logging.WARNING, run=run.name)

@@ -3,15 +3,16 @@
     events      requests as they came (canonical protobuf) and decisions, since the newest checkpoint
     checkpoint  the ledger's state after the event it names; replaying the events behind it restores the rest
     versions, annexes, runs   history: what is sealed, for as long as the retention keeps it
+    pushes      which of it OTLP push has yet to deliver
 
-One writer (the ingest thread); history is read over connections of its own.
+One writer (the ingest thread); history is read through `archive.Archive`, over connections of its own.
 """
 
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Self
 
@@ -21,8 +22,10 @@ from exporter.errors import DataDirectoryError
 from exporter.state import Annex, RunSummary, SealedWindow, State
 
 SCHEMA: Final = 1
-_FILE: Final = "journal.sqlite"
+JOURNAL_FILE: Final = "journal.sqlite"
 _LOCK: Final = "lock"
+_MODES: Final = {"wal": "WAL", "rollback": "DELETE"}
+"""Of SQLite, by our word. In WAL mode all processes share memory, which a network file system cannot give."""
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, wall REAL NOT NULL, body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS checkpoint (id INTEGER PRIMARY KEY CHECK (id = 1), event INTEGER NOT NULL,
@@ -31,6 +34,8 @@ CREATE TABLE IF NOT EXISTS versions (run TEXT, attempt INTEGER, version INTEGER,
     body BLOB NOT NULL, PRIMARY KEY (run, attempt, version)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS annexes (run TEXT, attempt INTEGER, version INTEGER, kind TEXT, body BLOB NOT NULL,
     PRIMARY KEY (run, attempt, version, kind)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS pushes (id INTEGER PRIMARY KEY, queued_at REAL NOT NULL, run TEXT, attempt INTEGER,
+    version INTEGER, kind TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, ended_at REAL, body BLOB NOT NULL) WITHOUT ROWID;
 """
 
@@ -49,10 +54,12 @@ class Journal:
         self.path = path
         self._lock = lock
         self._connection = connection
+        self.pushing = False
+        """Whether what is stored is queued for OTLP push, too; see `push_queue`."""
 
     @classmethod
-    def open(cls, directory: Path) -> Self:
-        """Raises DataDirectoryError."""
+    def open(cls, directory: Path, *, mode: str = "wal") -> Self:
+        """`mode` is one of `config.CHOICES["journal_mode"]`. Raises DataDirectoryError."""
         try:
             directory.mkdir(parents=True, exist_ok=True)
             lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
@@ -65,9 +72,9 @@ class Journal:
             raise DataDirectoryError(
                 f"another exporter uses the data directory {directory}; stop it, or choose another --data-dir"
             ) from error
-        path = directory / _FILE
+        path = directory / JOURNAL_FILE
         try:
-            connection = _connect(path)
+            connection = _connect(path, mode)
         except (sqlite3.Error, DataDirectoryError) as error:
             os.close(lock)
             raise DataDirectoryError(f"cannot open the journal {path}: {error}") from error
@@ -103,11 +110,18 @@ class Journal:
             return
         body = msgspec.msgpack.encode(item)
         if isinstance(item, SealedWindow):
+            kind, pushed = "", item.published  # the partial window at the end has no place among the versions
             row = (item.run, item.attempt, item.version, item.sealed_at, body)
-            self._connection.execute("INSERT OR IGNORE INTO versions VALUES (?, ?, ?, ?, ?)", row)
+            done = self._connection.execute("INSERT OR IGNORE INTO versions VALUES (?, ?, ?, ?, ?)", row)
         else:
+            kind, pushed = item.kind, True
             key = (item.run, item.attempt, item.version, item.kind, body)
-            self._connection.execute("INSERT OR IGNORE INTO annexes VALUES (?, ?, ?, ?, ?)", key)
+            done = self._connection.execute("INSERT OR IGNORE INTO annexes VALUES (?, ?, ?, ?, ?)", key)
+        if self.pushing and pushed and done.rowcount:
+            self._connection.execute(
+                "INSERT INTO pushes (queued_at, run, attempt, version, kind) VALUES (?, ?, ?, ?, ?)",
+                (time.time(), item.run, item.attempt, item.version, kind),
+            )
 
     def checkpoint(self, state: State, runs: Iterable[RunSummary]) -> None:
         """Store the state as it is after the newest event, and drop the events."""
@@ -122,10 +136,9 @@ class Journal:
             self._connection.execute("DELETE FROM events WHERE id < ?", (newest,))
             for run in runs:
                 self._store(run)
-        self._connection.execute("PRAGMA incremental_vacuum").fetchall()
 
     def expire(self, ended_before: float) -> None:
-        """Drop the history of runs that ended before this wall time."""
+        """Drop the history of runs that ended before this wall time, and give free pages back to the disk."""
         with self._connection:
             for table in ("versions", "annexes"):
                 self._connection.execute(
@@ -133,26 +146,14 @@ class Journal:
                     (ended_before,),
                 )
             self._connection.execute("DELETE FROM runs WHERE ended_at < ?", (ended_before,))
+        self._connection.execute("PRAGMA incremental_vacuum").fetchall()
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     @property
     def bytes(self) -> int:
-        """Size on disk, the write-ahead log included."""
-        files = (self.path, self.path.with_name(self.path.name + "-wal"))
+        """Size on disk, SQLite's own log included."""
+        files = [self.path.with_name(self.path.name + suffix) for suffix in ("", "-wal", "-journal")]
         return sum(file.stat().st_size for file in files if file.exists())
-
-    # ---- history, from any thread
-
-    def versions(
-        self, run: str, *, after: tuple[int, int], first: int, last: int, limit: int
-    ) -> list[SealedWindow]:
-        """Up to `limit` windows behind (attempt, version) `after`, first <= version <= last, ascending."""
-        with closing(_reader(self.path)) as reader:
-            rows = reader.execute(
-                "SELECT body FROM versions WHERE run = ? AND (attempt, version) > (?, ?) AND version BETWEEN ? AND ?"
-                " ORDER BY attempt, version LIMIT ?",
-                (run, *after, first, last, limit),
-            ).fetchall()
-        return [msgspec.msgpack.decode(body, type=SealedWindow) for (body,) in rows]
 
     def newest_versions(self, run: str, limit: int) -> list[SealedWindow]:
         """The newest windows of a run, ascending."""
@@ -169,35 +170,17 @@ class Journal:
         ).fetchall()
         return [msgspec.msgpack.decode(body, type=Annex) for (body,) in rows]
 
-    def annexes(self, run: str, attempt: int, first: int, last: int) -> list[Annex]:
-        with closing(_reader(self.path)) as reader:
-            rows = reader.execute(
-                "SELECT body FROM annexes WHERE run = ? AND attempt = ? AND version BETWEEN ? AND ?"
-                " ORDER BY version, kind",
-                (run, attempt, first, last),
-            ).fetchall()
-        return [msgspec.msgpack.decode(body, type=Annex) for (body,) in rows]
 
-    def runs(self) -> Iterator[RunSummary]:
-        with closing(_reader(self.path)) as reader:
-            rows = reader.execute("SELECT body FROM runs ORDER BY run").fetchall()
-        return (msgspec.json.decode(body, type=RunSummary) for (body,) in rows)
-
-
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, check_same_thread=False)
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
     found = connection.execute("PRAGMA user_version").fetchone()[0]
     if found > SCHEMA:
         connection.close()
         raise DataDirectoryError(f"it has schema {found}, this exporter knows {SCHEMA}; use a newer exporter")
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute(f"PRAGMA journal_mode = {_MODES[mode]}")
+    connection.execute("PRAGMA synchronous = FULL")
     connection.executescript(_TABLES)
     connection.execute(f"PRAGMA user_version = {SCHEMA}")
     connection.commit()
     return connection
-
-
-def _reader(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)

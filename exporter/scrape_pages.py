@@ -1,20 +1,20 @@
 """The scrape listener: GET /metrics, the probes, the links and the history."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from exporter.config import ExporterConfig
 from exporter.errors import MalformedRequest, RequestError
 from exporter.exposition import Exposition
 from exporter.ingest import Ingest
-from exporter.negotiation import accepts_gzip, choose_format
-from exporter.publish import history, page
+from exporter.negotiation import OPENMETRICS, accepts_gzip, choose_format
+from exporter.publish import backfill, history, page
 from exporter.scrape_log import ScrapeLog
 from exporter.self_metrics import SelfMetrics
 
@@ -26,6 +26,11 @@ _LINKS = """<!doctype html><title>asyncrl exporter</title><h1>asyncrl exporter</
 </ul>
 """
 _JSON = "application/json"
+_VERSION_FORMS: Mapping[str, tuple[str, Callable[[history.Page], bytes]]] = {
+    "json": (_JSON, history.versions_json),
+    "csv": ("text/csv", history.versions_csv),
+    "openmetrics": (OPENMETRICS.content_type, backfill.versions_openmetrics),
+}
 _USUAL_LIMIT = 1000
 _LARGEST_LIMIT = 100_000
 
@@ -80,7 +85,8 @@ class ScrapePages:
         return Response(written.body, headers=headers)
 
     async def _runs(self, request: Request) -> Response:
-        runs = await run_in_threadpool(history.list_runs, self._ingest)
+        on_page = self._ingest.snapshot.runs.values()
+        runs = await run_in_threadpool(history.list_runs, self._ingest.archive, on_page)
         scrapes = {
             "count": self._scrapes.count,
             "interval_seconds": self._scrapes.interval_seconds,
@@ -92,21 +98,20 @@ class ScrapePages:
     async def _versions(self, request: Request) -> Response:
         query = request.query_params
         form = query.get("format", "json")
-        if form not in ("json", "csv"):
-            raise MalformedRequest(f"format must be json or csv, got {form!r}")
-        versions = await run_in_threadpool(
-            history.list_versions,
-            self._ingest,
+        if form not in _VERSION_FORMS:
+            raise MalformedRequest(f"format must be json, csv or openmetrics, got {form!r}")
+        page = await run_in_threadpool(
+            history.read_page,
+            self._ingest.archive,
             request.path_params["run"],
             first=_integer(query, "from", least=0),
             last=_integer(query, "to", least=0),
             limit=_integer(query, "limit", least=1, most=_LARGEST_LIMIT) or _USUAL_LIMIT,
             cursor=query.get("cursor", ""),
         )
-        if form == "csv":
-            following = {"x-next-cursor": versions["next"]} if versions["next"] else {}
-            return StreamingResponse(history.versions_csv(versions), media_type="text/csv", headers=following)
-        return Response(await run_in_threadpool(msgspec.json.encode, versions), media_type=_JSON)
+        media_type, write = _VERSION_FORMS[form]
+        following = {"x-next-cursor": page.following} if page.following else {}
+        return Response(await run_in_threadpool(write, page), media_type=media_type, headers=following)
 
 
 async def _refusal(request: Request, error: Exception) -> Response:

@@ -1,33 +1,38 @@
-"""The history over HTTP: every sealed version of every run, as JSON or CSV, in pages."""
+"""The history: every sealed version of every run, in pages, as JSON or CSV."""
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
 
+import msgspec
+
+from exporter.archive import Archive
 from exporter.attributes import NS
 from exporter.errors import MalformedRequest
-from exporter.ingest import Ingest
 from exporter.publish.version_gauges import idle_ratio, utilization_ratio
-from exporter.state import Annex, Clocked, Scope, SealedWindow
+from exporter.snapshot import RunSnapshot
+from exporter.state import Annex, Clocked, RunSummary, Scope, SealedWindow
 from exporter.statistics import Distribution
 
 _LAST = 2**62
 
 
-def list_runs(ingest: Ingest) -> list[dict[str, Any]]:
-    """The runs of the page and those that have left it, by name."""
-    finished = {
-        run.run: {
-            "run": run.run,
-            "status": run.status,
-            "attempt": run.attempt,
-            "param_version": run.param_version,
-            "sealed_version": run.sealed_version,
-            "open_windows": 0,
-        }
-        for run in ingest.journal.runs()
-    }
+class Page(NamedTuple):
+    """Consecutive versions of a run, ascending by attempt and version."""
+
+    run: str
+    windows: list[SealedWindow]
+    annexes: dict[tuple[int, int], list[Annex]]
+    """By (attempt, version)."""
+    following: str | None
+    """The cursor of the page behind it."""
+
+
+def list_runs(archive: Archive, on_page: Iterable[RunSnapshot] = ()) -> list[dict[str, Any]]:
+    """The runs that the archive knows, and those on the page as they are now, by name."""
+    archived = {run.run: _archived(run) for run in archive.runs()}
     live = {
         run.name: {
             "run": run.name,
@@ -37,35 +42,62 @@ def list_runs(ingest: Ingest) -> list[dict[str, Any]]:
             "sealed_version": run.sealed,
             "open_windows": run.open_windows,
         }
-        for run in ingest.snapshot.runs.values()
+        for run in on_page
     }
-    return [run for _, run in sorted({**finished, **live}.items())]
+    return [run for _, run in sorted({**archived, **live}.items())]
 
 
-def list_versions(
-    ingest: Ingest, run: str, *, first: int | None, last: int | None, limit: int, cursor: str
-) -> dict[str, Any]:
-    """One page of a run's versions, ascending by attempt and version. `next` is the cursor of the page behind it."""
-    windows = ingest.journal.versions(
+def _archived(run: RunSummary) -> dict[str, Any]:
+    return {
+        "run": run.run,
+        "status": run.status,
+        "attempt": run.attempt,
+        "param_version": run.param_version,
+        "sealed_version": run.sealed_version,
+        "open_windows": 0,
+    }
+
+
+def read_page(
+    archive: Archive, run: str, *, first: int | None, last: int | None, limit: int, cursor: str
+) -> Page:
+    """Up to `limit` versions behind `cursor`, with their annexes."""
+    windows = archive.versions(
         run, after=_position(cursor), first=first or 0, last=_LAST if last is None else last, limit=limit + 1
     )
     page = windows[:limit]
-    annexes = _annexes(ingest, run, page)
-    return {
-        "run": run,
-        "versions": [_version(window, annexes.get((window.attempt, window.version), [])) for window in page],
-        "next": f"{page[-1].attempt}.{page[-1].version}" if len(windows) > limit else None,
-    }
+    following = f"{page[-1].attempt}.{page[-1].version}" if len(windows) > limit else None
+    return Page(run, page, _annexes(archive, run, page), following)
 
 
-def versions_csv(versions: dict[str, Any]) -> Iterator[str]:
-    """A page of versions as CSV: one row per version, one column per value; what a version has not is empty."""
-    rows = [dict(_flatten(version)) for version in versions["versions"]]
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    for row in [dict(zip(columns, columns, strict=True)), *rows]:
+def versions_json(page: Page) -> bytes:
+    """Strict JSON; wire.md shows it."""
+    return msgspec.json.encode({"run": page.run, "versions": list(versions(page)), "next": page.following})
+
+
+def versions_csv(page: Page) -> bytes:
+    """One row per version, one column per value; what a version has not is empty."""
+    rows = [flat_version(version) for version in versions(page)]
+    return "".join(csv_lines(rows, list(dict.fromkeys(name for row in rows for name in row)))).encode()
+
+
+def versions(page: Page) -> Iterator[dict[str, Any]]:
+    """Each version as plain data."""
+    for window in page.windows:
+        yield _version(window, page.annexes.get((window.attempt, window.version), []))
+
+
+def csv_lines(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> Iterator[str]:
+    """A head and a line per row."""
+    for row in chain([dict(zip(columns, columns, strict=True))], rows):
         line = io.StringIO()
         csv.writer(line).writerow([row.get(column, "") for column in columns])
         yield line.getvalue()
+
+
+def flat_version(version: dict[str, Any]) -> dict[str, Any]:
+    """A version as one row: nested names are joined by dots, lists by spaces."""
+    return dict(_flatten(version))
 
 
 def _position(cursor: str) -> tuple[int, int]:
@@ -77,11 +109,11 @@ def _position(cursor: str) -> tuple[int, int]:
     return int(attempt), int(version)
 
 
-def _annexes(ingest: Ingest, run: str, page: list[SealedWindow]) -> dict[tuple[int, int], list[Annex]]:
+def _annexes(archive: Archive, run: str, page: list[SealedWindow]) -> dict[tuple[int, int], list[Annex]]:
     found: dict[tuple[int, int], list[Annex]] = {}
     for attempt in sorted({window.attempt for window in page}):
         versions = [window.version for window in page if window.attempt == attempt]
-        for annex in ingest.journal.annexes(run, attempt, min(versions), max(versions)):
+        for annex in archive.annexes(run, attempt, min(versions), max(versions)):
             found.setdefault((attempt, annex.version), []).append(annex)
     return found
 

@@ -83,6 +83,20 @@ def annex_gauges(annex: Annex) -> Iterator[Gauge]:
         yield catalog.version_family(family), (*at, *labels), value
 
 
+def timed_gauges(item: SealedWindow | Annex) -> Iterator[Gauge]:
+    """What is said of a version at its time, where time tells versions apart: neither attempt nor version is a
+    label, they are series of their own."""
+    if isinstance(item, Annex):
+        versioned = annex_gauges(item)
+    else:
+        yield catalog.PARAM_VERSION, (), item.version
+        yield catalog.RUN_ATTEMPT, (), item.attempt
+        yield from sealed_gauges(item)
+        versioned = (gauge for gauge in version_gauges(item) if gauge[0] in catalog.VERSION_ONLY.values())
+    for family, (_attempt, _version, *labels), value in versioned:
+        yield catalog.timed_family(family), tuple(labels), value
+
+
 def _trainer_gauges(times: Clocked) -> Iterator[Gauge]:
     idle = idle_ratio(times)
     if idle is None:
