@@ -109,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         "journal_mode",
         "rollback on network storage",
     )
+    add("--push", "URL", str, "push", "OTLP/HTTP receiver that gets every version; empty: none")
     add("--log-format", "|".join(CHOICES["log_format"]), str, "log_format", "form of the log on stderr")
     return parser
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from exporter.errors import ConfigError
+from exporter.upstream import check_base_url
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +40,9 @@ class ExporterConfig:
     """Shortest stay of a version in the version window, seconds, 0 or more."""
     journal_mode: str = "wal"
     """`wal`, or `rollback` for a data directory on a network file system, where SQLite's shared memory is not safe."""
+    push: str = ""
+    """Base URL of an OTLP/HTTP receiver that gets every version (`/v1/metrics` is appended); empty: no push.
+    Only with it are the variables OTEL_EXPORTER_OTLP_* read, for headers, certificates, compression, timeout."""
     log_format: str = "text"
     """`text` (key=value) or `json`, one line per event on stderr."""
 
@@ -51,6 +55,8 @@ class ExporterConfig:
         for name in _ABOVE_ZERO:
             if _require_number(name, getattr(self, name), 0.0) == 0.0:
                 raise ConfigError(f"{name} must be above 0, got 0")
+        if self.push:
+            check_base_url("push", self.push, own=addresses.values())
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ConfigError(f"{name} must be {' or '.join(choices)}, got {getattr(self, name)!r}")

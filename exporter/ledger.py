@@ -298,7 +298,9 @@ class Ledger:
             run.count(catalog.LATE_RECORDS, "sealed", by=len(late.rollouters))
         ends = [record.end_ns for record in (*window.steps.values(), *([window.sync] if window.sync else []))]
         end_ns = window.sync.end_ns if window.sync is not None else max(ends)
-        attempt.timestamp_ns = max(end_ns, attempt.timestamp_ns + _MILLISECOND_NS)
+        # Over all attempts: a resume, its clock behind or not, goes on where the series of the run stand.
+        newest_ns = max(each.timestamp_ns for each in run.attempts.values())
+        attempt.timestamp_ns = max(end_ns, newest_ns + _MILLISECOND_NS)
         attempt.sealed = seal.version
         self._forget_syncs(run, attempt, seal.version - 2)
         sealed = fold_window(

@@ -1,7 +1,7 @@
 """The exporter's own health, beside what it publishes of the runs."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 from prometheus_client import ProcessCollector
@@ -18,6 +18,8 @@ class SelfMetrics:
         self._process = ProcessCollector(registry=None)
         self.requests = Counter[tuple[str, int]]()
         """OTLP requests answered, by (signal, HTTP status)."""
+        self.others: list[Callable[[], Iterable[Metric]]] = []
+        """The families of parts that run only when they are asked for."""
         self.render_errors = 0
         """Families that could not be written, each time."""
         self.render_seconds = 0.0
@@ -49,6 +51,8 @@ class SelfMetrics:
             "Time that writing the last page took.",
             value=self.render_seconds,
         )
+        for families in self.others:
+            yield from families()
         yield from self._process.collect()
 
 

@@ -22,10 +22,12 @@ from starlette.applications import Starlette
 from exporter.config import ExporterConfig, split_address
 from exporter.errors import ConfigError
 from exporter.ingest import Ingest
+from exporter.publish.push import Pusher
 from exporter.receiver import Receiver
 from exporter.scrape_log import ScrapeLog
 from exporter.scrape_pages import ScrapePages
 from exporter.self_metrics import SelfMetrics
+from exporter.upstream import UpstreamConfig
 
 _BACKLOG = 256
 _KEEP_ALIVE_SECONDS = 75.0
@@ -108,6 +110,10 @@ async def serve_until_signalled(config: ExporterConfig, ingest: Ingest, listener
     self_metrics = SelfMetrics(scrapes)
     receiver = Receiver(config, ingest, self_metrics)
     pages = ScrapePages(config, ingest, scrapes, self_metrics)
+    pusher = None
+    if config.push:
+        pusher = Pusher(ingest.journal.path, UpstreamConfig.from_environment("metrics", config.push))
+        self_metrics.others.append(pusher.families)
     if config.endpoints_file is not None:
         listeners.write_urls(config.endpoints_file)
     try:
@@ -117,6 +123,8 @@ async def serve_until_signalled(config: ExporterConfig, ingest: Ingest, listener
     finally:
         receiver.close()
         pages.close()
+        if pusher is not None:
+            pusher.close()
 
 
 async def _serve(app: Starlette, listener: socket.socket, stop: asyncio.Event) -> None:

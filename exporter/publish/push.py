@@ -1,0 +1,152 @@
+"""OTLP push: a thread that takes versions from the disk-backed queue, posts them, and forgets what was answered.
+
+    rows --build--> POST /v1/metrics -- delivered: rows deleted, a partial success counted, never repeated
+      ^                    |            refused:   halved; a single row is dropped and counted
+      +------ stay --------+            otherwise: the same rows again, after a back-off
+
+The next request is built only when the last one is settled on disk: so the points of a series go in order, and
+none goes twice but after a request whose answer was lost, with the same time and value.
+"""
+
+import logging
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from exporter import catalog
+from exporter.event_log import say
+from exporter.publish.version_points import build_request
+from exporter.push_queue import Depth, PushQueue, Waiting
+from exporter.upstream import LAST_BACKOFF_SECONDS, Answer, Backoff, Upstream, UpstreamConfig
+
+log = logging.getLogger(__name__)
+
+VERSIONS_PER_REQUEST: Final = 100
+POLL_SECONDS: Final = 0.5
+"""How often the queue is looked at."""
+CLOSE_SECONDS: Final = 5.0
+SECONDS_BETWEEN_LOG_LINES: Final = 60.0
+
+
+class Pusher:
+    """Pushes from its own thread until it is closed. What it has not sent stays in the journal."""
+
+    def __init__(self, journal: Path, config: UpstreamConfig) -> None:
+        self._queue = PushQueue(journal)
+        self._upstream = Upstream("metrics", config)
+        self._backoff = Backoff()
+        self._most = VERSIONS_PER_REQUEST
+        self._unsettled: list[int] = []
+        """Rows that are done with, but still on disk."""
+        self._closing = threading.Event()
+        self._log_again_at = 0.0
+        self._depth = Depth()
+        self._points = dict.fromkeys(catalog.PUSH_POINT_OUTCOMES, 0)
+        self._dropped = dict.fromkeys(catalog.PUSH_DROP_REASONS, 0)
+        self._requests = Counter[int]()
+        self._thread = threading.Thread(target=self._push_until_closed, name="push", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Waits for the answer to the request under way; without one its rows are sent again after a restart."""
+        self._closing.set()
+        self._thread.join(CLOSE_SECONDS)
+
+    def families(self) -> Iterator[Metric]:
+        """asyncrl_exporter_push_*."""
+        age = 0.0 if self._depth.oldest is None else max(time.time() - self._depth.oldest, 0.0)
+        for gauge, value in (
+            (catalog.PUSH_QUEUE, float(self._depth.waiting)),
+            (catalog.PUSH_OLDEST_AGE, age),
+        ):
+            yield GaugeMetricFamily(gauge.name, gauge.help, value=value)
+        counters = (
+            (catalog.PUSH_POINTS, self._points),
+            (catalog.PUSH_DROPPED, self._dropped),
+            (
+                catalog.PUSH_REQUESTS,
+                {str(status or "none"): n for status, n in self._requests.copy().items()},
+            ),
+        )
+        for counter, children in counters:
+            metric = CounterMetricFamily(counter.name, counter.help, labels=counter.labels)
+            for label, count in children.items():
+                metric.add_metric([label], count)
+            yield metric
+
+    def _push_until_closed(self) -> None:
+        due = time.monotonic()
+        while not self._closing.wait(min(max(due - time.monotonic(), 0.0), POLL_SECONDS)):
+            try:
+                self._depth = self._queue.depth()
+                if time.monotonic() >= due:
+                    due = time.monotonic() + self._push_once()
+            except sqlite3.Error as error:
+                self._complain("push waits for the journal", reason=error)
+                due = time.monotonic() + POLL_SECONDS
+            except Exception:  # a defect of ours: without this the thread would end, and nobody would say so
+                log.exception("push to %s failed", self._upstream.name)
+                due = time.monotonic() + LAST_BACKOFF_SECONDS
+        self._upstream.close()
+        self._queue.close()
+
+    def _push_once(self) -> float:
+        """One request, if something waits. Seconds until the next."""
+        self._settle([])
+        rows = self._queue.front(self._most)
+        if not rows:
+            return POLL_SECONDS
+        request, points = build_request(rows)
+        if not points:
+            self._book(rows, 0, Answer(status=200))
+            return 0.0
+        answer = self._upstream.post(request.SerializeToString())
+        self._requests[answer.status] += 1
+        if not answer.delivered and not answer.refused:
+            self._complain("push failed", reason=answer.reason, waiting=self._depth.waiting)
+            return self._backoff.failed(answer)
+        self._backoff.succeeded()
+        if answer.delivered:
+            self._book(rows, points, answer)
+        elif len(rows) > 1:
+            self._most = len(rows) // 2
+        else:
+            self._dropped["refused"] += 1
+            self._complain("push dropped a version", reason=answer.reason, **_facts(rows[0]))
+            self._settle(rows)
+        return 0.0
+
+    def _book(self, rows: Sequence[Waiting], points: int, answer: Answer) -> None:
+        """The receiver has the rows, or the retention had them before."""
+        self._most = min(self._most * 2, VERSIONS_PER_REQUEST)
+        rejected = min(max(answer.rejected, 0), points)
+        self._points["accepted"] += points - rejected
+        self._points["rejected"] += rejected
+        self._dropped["expired"] += sum(row.item is None for row in rows)
+        if answer.reason:
+            self._complain("push rejected in part", reason=answer.reason, rejected=rejected, points=points)
+        self._settle(rows)
+
+    def _settle(self, rows: Sequence[Waiting]) -> None:
+        """Delete what is done with. What the disk does not take is tried again before anything else is sent."""
+        self._unsettled += [row.id for row in rows]
+        if self._unsettled:
+            self._queue.settle(self._unsettled)
+            self._unsettled = []
+            self._depth = self._queue.depth()
+
+    def _complain(self, event: str, **facts: object) -> None:
+        """At most one line per minute, or an outage would fill the disk."""
+        if time.monotonic() >= self._log_again_at:
+            say(log, event, level=logging.WARNING, receiver=self._upstream.name, **facts)
+            self._log_again_at = time.monotonic() + SECONDS_BETWEEN_LOG_LINES
+
+
+def _facts(row: Waiting) -> dict[str, object]:
+    return {} if row.item is None else {"run": row.item.run, "version": row.item.version}
