@@ -239,13 +239,14 @@ class Ingest:
     def _decide(self, wall: float) -> None:
         for run in list(self.ledger.state.runs.values()):
             while seal := next_seal(run, self.ledger.arrivals, grace=self.config.grace_seconds, wall=wall):
+                # Carried out first: what failed must not be in the journal, where every restart would meet it.
+                self.ledger.seal(seal, monotonic=self.ledger.arrivals.now)
                 self._undone.append(Event(kind="seal", wall=wall, body=msgspec.json.encode(seal)))
                 _say_loss(run, seal)
-                self.ledger.seal(seal, monotonic=self.ledger.arrivals.now)
             for kind, decision in self._decide_run(run, wall):
-                self._undone.append(Event(kind=kind, wall=wall, body=msgspec.json.encode(decision)))
                 _say_decision(run, kind, wall)
                 self._carry_out(kind, decision, wall)
+                self._undone.append(Event(kind=kind, wall=wall, body=msgspec.json.encode(decision)))
 
     def _decide_run(self, run: Run, wall: float) -> Iterator[tuple[str, RunDecision]]:
         heard = max(run.last_seen, self._started)  # before that nobody listened
