@@ -12,6 +12,8 @@ from runtime.telemetry import schema
 
 MAX_RUNS: Final = 1000
 MAX_SOURCES: Final = 4096
+SILENCE_SECONDS: Final = 86_400.0
+"""A source that ended without a word makes room for another after a day."""
 
 
 def find_sender(
@@ -28,7 +30,7 @@ def find_sender(
         state.bring_back(run)
     run.last_seen = wall
     _describe(run, source)
-    return run, run.sources.get(source.source_id) or _begin_life(run, source)
+    return run, run.sources.get(source.source_id) or _begin_life(run, source, wall)
 
 
 def known_run(state: State, source: Source) -> Run | None:
@@ -47,15 +49,21 @@ def _begin_run(state: State, name: str, wall: float) -> Run:
     return run
 
 
-def _begin_life(run: Run, source: Source) -> SourceLife:
+def _begin_life(run: Run, source: Source, wall: float) -> SourceLife:
     if len(run.sources) >= MAX_SOURCES:
-        ended = next((key for key, other in run.sources.items() if other.ended), None)
-        if ended is None:
+        gone = next((key for key, other in run.sources.items() if _is_gone(run, key, other, wall)), None)
+        if gone is None:
             raise Rejected("limit", f"{MAX_SOURCES} sources of run {run.name!r} are known already")
-        del run.sources[ended]
+        del run.sources[gone]
     life = SourceLife(role=source.role, attempt=source.attempt or (run.attempt if run.inferred else 1))
     run.sources[source.source_id] = life
     return life
+
+
+def _is_gone(run: Run, source_id: str, life: SourceLife, wall: float) -> bool:
+    """Whether nothing needs a life any more: open windows ask for their trainer, the account for its queue."""
+    needed = life.role == schema.TRAINER or source_id == run.queue
+    return not needed and (life.ended or wall - life.last_seen > SILENCE_SECONDS)
 
 
 def _describe(run: Run, source: Source) -> None:

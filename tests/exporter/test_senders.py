@@ -1,0 +1,26 @@
+"""The sources of a run are bounded, and those that something still needs are kept."""
+
+import pytest
+
+from exporter import senders
+from tests.exporter.ledger_harness import Harness, losses
+from tests.wire import Emitter
+
+
+def test_a_new_source_takes_the_place_of_one_that_is_gone_never_of_a_trainer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(senders, "MAX_SOURCES", 3)
+    harness, t = Harness(), Emitter("")
+    a, b, c, d = (Emitter("", role="rollouter", source=f"r{number}") for number in range(4))
+    harness.post(t, t.weight_sync(0, 0), *losses(t, 1, [1]))
+    harness.post(a, a.run_end(0, "stopped"))
+    harness.post(b, b.span("rollouter_window", 1, {"asyncrl.rollouter": "1"}))
+    assert harness.post(c, c.run_end(0, "stopped")).rejected == 0
+    assert list(harness.run.sources) == ["t0", "r1", "r2"]
+    assert harness.post(d, d.span("validation", 0)).rejected == 0
+    again = Emitter("", role="rollouter", source="r9")
+    assert "sources" in harness.post(again, again.span("validation", 0)).reason
+    harness.now += 90_000
+    assert harness.post(again, again.run_end(0, "stopped")).rejected == 0
+    assert "t0" in harness.run.sources
