@@ -12,7 +12,8 @@ from exporter import event_log
 from exporter.config import CHOICES, ExporterConfig
 from exporter.errors import ExporterError
 from exporter.ingest import Ingest
-from exporter.server import Listeners, serve_until_signalled
+from exporter.listeners import Listeners, open_guard
+from exporter.server import serve_until_signalled
 from exporter.settings import CONFIG_VARIABLE, ENVIRONMENT_PREFIX, SETTINGS, load_settings
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,8 @@ def main(argv: Sequence[str]) -> int:
     try:
         settings = load_settings(flags.pop("config"), os.environ, flags)
         if check_only:
+            for listener in ("listen", "otlp"):
+                open_guard(listener, settings.config)
             print(settings.describe(), end="")
             return 0
         return _run(settings.config)
@@ -82,10 +85,19 @@ def _parser() -> argparse.ArgumentParser:
         "--check-config",
         action="store_true",
         default=False,
-        help="print the resolved settings, each with where it comes from, and start nothing",
+        help="print the resolved settings, each with where it comes from, check the web config files, start nothing",
     )
     add("--listen", "HOST:PORT", str, "listen", "where /metrics and the history are served")
     add("--otlp", "HOST:PORT", str, "otlp", "where OTLP/HTTP is received")
+    add("--web-config", "FILE", _path, "web_config", "TLS and credentials of --listen")
+    add("--otlp-web-config", "FILE", _path, "otlp_web_config", "TLS and credentials of --otlp")
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        dest="insecure",
+        help="let a listener be open to other machines without asking who they are",
+    )
+    add("--max-connections", "COUNT", int, "max_connections", "most connections of each listener")
     add("--data-dir", "DIR", _path, "data_dir", "folder of the journal")
     add("--endpoints-file", "FILE", _path, "endpoints_file", "write the chosen addresses there, as JSON")
     add("--grace", "SECONDS", float, "grace_seconds", "how long a version waits for missing records")

@@ -43,6 +43,14 @@ class ExporterConfig:
     push: str = ""
     """Base URL of an OTLP/HTTP receiver that gets every version (`/v1/metrics` is appended); empty: no push.
     Only with it are the variables OTEL_EXPORTER_OTLP_* read, for headers, certificates, compression, timeout."""
+    web_config: Path | None = None
+    """Web config file of `listen`: TLS, credentials, headers. Read again when it changes."""
+    otlp_web_config: Path | None = None
+    """Web config file of `otlp`; may be the same."""
+    insecure: bool = False
+    """Whether a listener may be open to other machines without asking who they are."""
+    max_connections: int = 1024
+    """Connections of each listener, 16 or more; the one that has been silent longest makes room for the next."""
     log_format: str = "text"
     """`text` (key=value) or `json`, one line per event on stderr."""
 
@@ -55,6 +63,8 @@ class ExporterConfig:
         for name in _ABOVE_ZERO:
             if _require_number(name, getattr(self, name), 0.0) == 0.0:
                 raise ConfigError(f"{name} must be above 0, got 0")
+        if not isinstance(self.insecure, bool):
+            raise ConfigError(f"insecure must be true or false, got {self.insecure!r}")
         if self.push:
             check_base_url("push", self.push, own=addresses.values())
         for name, choices in CHOICES.items():
@@ -68,6 +78,7 @@ _LEAST: Mapping[str, float | int] = {
     "window_seconds": 0.0,
     "max_body_bytes": 1024,
     "series_budget": 100,
+    "max_connections": 16,
     "window_versions": 1,
 }
 """Smallest value of each number; an integer here asks for an integer there."""

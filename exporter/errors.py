@@ -2,9 +2,12 @@
 
 ExporterError (ValueError)      a mistake of the user; the command prints it as one line and exits 2
 |-- ConfigError                 a flag or key with a value that cannot be
-+-- DataDirectoryError          a data directory that is in use, unreadable or of a newer schema
+|-- DataDirectoryError          a data directory that is in use, unreadable or of a newer schema
+|-- Unreachable                 an exporter that does not answer a command, or refuses it
++-- UnfaithfulExport            an export that would not hold, or not give back, every sample
 RequestError                    an answer other than 200 to one request; the server maps `status`
 |-- MalformedRequest  400
+|-- Unauthenticated   401
 |-- UnsupportedMedia  415
 |-- SlowRequest       408
 |-- BodyTooLarge      413
@@ -26,6 +29,14 @@ class DataDirectoryError(ExporterError):
     """The data directory is in use by another exporter, unreadable, or written by a newer version."""
 
 
+class Unreachable(ExporterError):
+    """An exporter that does not answer a command, or answers it with an error."""
+
+
+class UnfaithfulExport(ExporterError):
+    """An export in which a sample is missing, or stands twice."""
+
+
 class RequestError(Exception):
     """A request that is answered with `status`, the message in the body."""
 
@@ -35,6 +46,12 @@ class RequestError(Exception):
 
 class MalformedRequest(RequestError):
     status = 400
+
+
+class Unauthenticated(RequestError):
+    """No credentials, or wrong ones: the answer does not say which."""
+
+    status = 401
 
 
 class UnsupportedMedia(RequestError):

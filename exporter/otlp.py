@@ -301,8 +301,8 @@ def response(signal: Signal, reply: Reply, content_type: str) -> bytes:
     return message.SerializeToString()
 
 
-_GRPC_CODES = {400: 3, 413: 8, 415: 3, 429: 8, 503: 14}
-"""google.rpc.Code of each status: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNAVAILABLE."""
+_GRPC_CODES = {400: 3, 401: 16, 413: 8, 415: 3, 429: 8, 503: 14}
+"""google.rpc.Code of each status: INVALID_ARGUMENT, UNAUTHENTICATED, RESOURCE_EXHAUSTED, UNAVAILABLE."""
 
 
 def failure(status: int, message: str, content_type: str) -> tuple[str, bytes]:

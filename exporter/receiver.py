@@ -63,7 +63,7 @@ class Receiver:
             await self._read(request, body)
             reply = await self._submit(signal, request, bytes(body))
         except RequestError as error:
-            return _refusal(error, content_type)
+            return error_response(error, content_type)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody is left to read it
         finally:
@@ -110,7 +110,8 @@ class Receiver:
         return None
 
 
-def _refusal(error: RequestError, content_type: str) -> Response:
+def error_response(error: RequestError, content_type: str) -> Response:
+    """What OTLP/HTTP asks an answer other than 200 to be."""
     media, content = otlp.failure(error.status, str(error), content_type)
     headers = {"content-type": media}
     if error.retry_after_seconds is not None:

@@ -114,9 +114,14 @@ class ScrapePages:
         return Response(await run_in_threadpool(write, page), media_type=media_type, headers=following)
 
 
+def error_response(error: RequestError, content_type: str) -> Response:
+    """An answer other than 200: plain text, whatever the request was."""
+    headers = {} if error.retry_after_seconds is None else {"retry-after": str(error.retry_after_seconds)}
+    return PlainTextResponse(f"{error}\n", status_code=error.status, headers=headers)
+
+
 async def _refusal(request: Request, error: Exception) -> Response:
-    status = error.status if isinstance(error, RequestError) else 500
-    return PlainTextResponse(f"{error}\n", status_code=status)
+    return error_response(error if isinstance(error, RequestError) else RequestError(str(error)), "")
 
 
 def _integer(query: Mapping[str, str], name: str, *, least: int, most: int = 2**62) -> int | None:

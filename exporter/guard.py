@@ -1,0 +1,122 @@
+"""What one listener asks of its clients, and the web config file that says so, followed as it changes."""
+
+import logging
+import os
+import ssl
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from exporter import event_log
+from exporter.errors import ConfigError
+from exporter.web_config import CLIENT_AUTH_TYPES, VERSIONS, TlsConfig, WebConfig, load_web_config
+
+log = logging.getLogger(__name__)
+
+RELOAD_SECONDS: Final = 1.0
+"""How often the files are looked at: a few stat calls."""
+
+Stamps = dict[Path, tuple[int, int, int] | None]
+"""Modification time, inode and size of each file, so that a Kubernetes secret, swapped by a link, shows too."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Reading:
+    config: WebConfig
+    context: ssl.SSLContext | None
+    stamps: Stamps
+
+
+class Guard:
+    """The web config of the listener `name` as it is in force; without a file nothing is asked of anybody."""
+
+    def __init__(self, name: str, path: Path | None, *, exposed: bool) -> None:
+        """`exposed`: other machines can connect, so that somebody has to be asked. Raises ConfigError."""
+        self.name = name
+        self.reload_failed = False
+        """Whether the files as they are now were refused; then what was read before stays in force."""
+        self.refused = Counter[int]()
+        """Requests that were turned away at the door, by HTTP status."""
+        self._path = path
+        self._exposed = exposed
+        reading = self._read()
+        self.config = reading.config
+        self._stamps = reading.stamps
+        self.tls: ssl.SSLContext | None = None
+        """What the listener is started with; None for plain HTTP."""
+        if reading.context is not None:
+            self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            _hand_over(self.tls, reading.context)
+
+    def reload_if_changed(self) -> None:
+        """Reads the files again if one of them is not the same. A mistake in them is said once, in the log."""
+        stamps = {file: _stamp(file) for file in self._stamps}
+        if stamps == self._stamps:
+            return
+        self._stamps = stamps
+        try:
+            reading = self._read()
+            if (reading.context is None) != (self.tls is None):
+                raise ConfigError(f"{self._path}: tls_server_config comes and goes with a restart only")
+        except ConfigError as error:
+            self.reload_failed = True
+            event_log.say(
+                log, "web config not reloaded", level=logging.ERROR, listener=self.name, reason=error
+            )
+            return
+        self.config = reading.config
+        self._stamps = reading.stamps
+        if self.tls is not None and reading.context is not None:
+            _hand_over(self.tls, reading.context)
+        self.reload_failed = False
+        event_log.say(log, "web config reloaded", listener=self.name, file=self._path)
+
+    def _read(self) -> _Reading:
+        stamps = {} if self._path is None else {self._path: _stamp(self._path)}
+        config = WebConfig() if self._path is None else load_web_config(self._path)
+        if self._exposed and not config.authenticates:
+            raise ConfigError(
+                f"--{self.name} is open to other machines and asks nobody who they are: give it a web config file "
+                "with credentials, a loopback address, or say --insecure where something else guards it"
+            )
+        if config.tls is None:
+            return _Reading(config=config, context=None, stamps=stamps)
+        # Stamped before they are read: a change in between is seen at the next look.
+        stamps |= {file: _stamp(file) for file in config.tls.files}
+        return _Reading(config=config, context=_context(config.tls), stamps=stamps)
+
+
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(file)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino, status.st_size
+
+
+def _hand_over(started: ssl.SSLContext, fresh: ssl.SSLContext) -> None:
+    """Handshakes of a listener that was started with one context take place in another from now on: unlike a
+    certificate, client authorities cannot be taken out of a context. What OpenSSL has settled by then is copied."""
+    started.minimum_version = fresh.minimum_version
+    started.verify_mode = fresh.verify_mode
+
+    def move(connection: ssl.SSLObject, server_name: str | None, context: ssl.SSLContext) -> None:
+        connection.context = fresh
+
+    started.sni_callback = move  # called for each handshake, also of clients that name no server
+
+
+def _context(config: TlsConfig) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = VERSIONS[config.min_version]
+    context.verify_mode = CLIENT_AUTH_TYPES[config.client_auth_type]
+    try:
+        # With a password given, even an empty one, OpenSSL does not ask for one on the terminal.
+        context.load_cert_chain(config.cert_file, config.key_file, password="")
+        if config.client_ca_file is not None:
+            context.load_verify_locations(config.client_ca_file)
+    except OSError as error:  # ssl.SSLError is one
+        files = ", ".join(map(str, config.files))
+        raise ConfigError(f"cannot use the certificates in {files}: {error}") from error
+    return context

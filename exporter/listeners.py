@@ -1,0 +1,150 @@
+"""The two listeners: their sockets, and what they ask of who connects."""
+
+import ipaddress
+import json
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from exporter.config import ExporterConfig, split_address
+from exporter.connections import Listener
+from exporter.errors import ConfigError
+from exporter.guard import Guard
+
+BACKLOG: Final = 256
+_OTHER_FILES: Final = 128
+"""Files beside the connections: the journal, and what is accepted while others are being closed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entrance:
+    """A listening socket and its guard."""
+
+    socket: Listener
+    guard: Guard
+
+    @classmethod
+    def open(cls, name: str, config: ExporterConfig) -> Self:
+        """Raises ConfigError: what `guard` refuses, or an address in use or not ours."""
+        guard = open_guard(name, config)
+        address = getattr(config, name)
+        try:
+            listener = Listener.bind_to(
+                *split_address(name, address), backlog=BACKLOG, most=config.max_connections
+            )
+        except OSError as error:
+            raise _cannot_listen(name, address, error) from error
+        return cls(socket=listener, guard=guard)
+
+    @property
+    def url(self) -> str:
+        """Its base URL."""
+        host, port = self.socket.getsockname()[:2]
+        scheme = "http" if self.guard.tls is None else "https"
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Listeners:
+    """Both, bound and listening before anything else starts: connections wait in the backlog."""
+
+    scrape: Entrance
+    otlp: Entrance
+
+    @classmethod
+    def bind(cls, config: ExporterConfig) -> Self:
+        """Raises ConfigError."""
+        _allow_files(2 * (config.max_connections + BACKLOG) + _OTHER_FILES)
+        scrape = Entrance.open("listen", config)
+        try:
+            otlp = Entrance.open("otlp", config)
+        except ConfigError:
+            scrape.socket.close()
+            raise
+        return cls(scrape=scrape, otlp=otlp)
+
+    def close(self) -> None:
+        """For a start that failed; who serves them closes them itself."""
+        self.scrape.socket.close()
+        self.otlp.socket.close()
+
+    @property
+    def urls(self) -> dict[str, str]:
+        """Where the two can be reached: `metrics` and `otlp`."""
+        return {"metrics": self.scrape.url, "otlp": self.otlp.url}
+
+    def write_urls(self, path: Path) -> None:
+        """Whoever waits for the file never sees half of it. Raises ConfigError."""
+        part = path.with_name(path.name + ".part")
+        try:
+            part.write_text(json.dumps(self.urls) + "\n", encoding="utf-8")
+            os.replace(part, path)
+        except OSError as error:
+            raise ConfigError(f"cannot write the endpoints file {path}: {error.strerror}") from error
+
+    def families(self) -> Iterator[Metric]:
+        """How the two are doing, for the exporter's own part of the page."""
+        open_now = GaugeMetricFamily(
+            "asyncrl_exporter_connections", "Connections that are open.", labels=["listener"]
+        )
+        ended = CounterMetricFamily(
+            "asyncrl_exporter_connections_ended",
+            "Connections ended to make room for new ones (crowded) or because nothing moved (stalled).",
+            labels=["listener", "reason"],
+        )
+        failed = GaugeMetricFamily(
+            "asyncrl_exporter_web_config_reload_failed",
+            "Whether the web config file as it is now was refused; what was read before is in force.",
+            labels=["listener"],
+        )
+        refused = CounterMetricFamily(
+            "asyncrl_exporter_refused_requests",
+            "Requests turned away for their credentials (401), or with too many waiting for a check (429).",
+            labels=["listener", "status"],
+        )
+        for entrance in (self.scrape, self.otlp):
+            name, connections = entrance.guard.name, entrance.socket.connections
+            for status in (401, 429):
+                refused.add_metric([name, str(status)], entrance.guard.refused[status])
+            open_now.add_metric([name], len(connections))
+            for reason in ("crowded", "stalled"):
+                ended.add_metric([name, reason], connections.ended[reason])
+            failed.add_metric([name], entrance.guard.reload_failed)
+        yield from (open_now, ended, refused, failed)
+
+
+def open_guard(name: str, config: ExporterConfig) -> Guard:
+    """The guard of the listener `listen` or `otlp`. Raises ConfigError: a web config that cannot be, or an
+    address that is open to other machines with nobody asked who they are."""
+    address = getattr(config, name)
+    try:
+        where = socket.getaddrinfo(*split_address(name, address), type=socket.SOCK_STREAM)[0][4]
+    except OSError as error:
+        raise _cannot_listen(name, address, error) from error
+    loopback = ipaddress.ip_address(str(where[0]).partition("%")[0]).is_loopback
+    path = config.web_config if name == "listen" else config.otlp_web_config
+    return Guard(name, path, exposed=not loopback and not config.insecure)
+
+
+def _cannot_listen(name: str, address: str, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"cannot listen on {address} (--{name}): {error.strerror}; free the port or choose another"
+    )
+
+
+def _allow_files(count: int) -> None:
+    """Lets this process open `count` files, if it may. Raises ConfigError."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= count:
+        return
+    if hard != resource.RLIM_INFINITY and hard < count:
+        raise ConfigError(
+            f"max_connections needs {count} open files, {hard} are allowed; lower it or raise ulimit -n"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
