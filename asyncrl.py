@@ -22,6 +22,9 @@ COMMANDS: Final = {
         "runtime.run", "runtime", "train asynchronously, with every version's metrics on /metrics"
     ),
     "exporter": Command("exporter.cli", "", "receive telemetry and publish it"),
+    "history": Command("exporter.commands.history", "parquet", "list runs and versions, or export them"),
+    "end": Command("exporter.commands.end", "", "end a run by hand"),
+    "doctor": Command("exporter.commands.doctor", "", "find out what is wrong with an exporter"),
 }
 ROOMS: Final = ("runtime", "exporter", "dashboards")
 

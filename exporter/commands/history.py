@@ -1,0 +1,132 @@
+"""`asyncrl history`: the runs, or the newest versions of one run, as a table with sparklines."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from exporter.commands import export
+from exporter.commands.source import Source, add_source_flags, open_source
+from exporter.commands.table import sparkline, table
+from exporter.errors import ConfigError, ExporterError
+from exporter.publish.history import flat_version
+
+_USUAL_METRICS = ("reward", "policy_loss", "staleness", "trainer.idle_ratio")
+_PLACES = ("{}", "metrics.{}", "metrics.{}.mean", "trainer.{}", "annexes.{}")
+"""Where a chosen metric is looked for among the columns of the history, in this order."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Returns the exit code."""
+    exporting = bool(argv) and argv[0] == "export"
+    try:
+        if exporting:
+            export.run(export.parse(argv[1:]))
+        else:
+            _show(_parser().parse_args(argv))
+    except ExporterError as error:
+        print(f"asyncrl history{' export' if exporting else ''}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="asyncrl history",
+        description="List the runs, or the newest versions of RUN, with sparklines of their metrics.",
+        epilog="`asyncrl history export --help` tells how to take the history elsewhere.",
+    )
+    parser.add_argument("run", metavar="RUN", nargs="?", help="the run whose versions are listed")
+    parser.add_argument(
+        "--metric",
+        action="append",
+        metavar="NAME",
+        help="a metric, or any column of the CSV export; may be repeated "
+        f"(default: {', '.join(_USUAL_METRICS)})",
+    )
+    parser.add_argument(
+        "--last", type=int, default=20, metavar="COUNT", help="how many versions (default: %(default)s)"
+    )
+    add_source_flags(parser)
+    return parser
+
+
+def _show(flags: argparse.Namespace) -> None:
+    if flags.last < 1:
+        raise ConfigError(f"--last must be 1 or more, got {flags.last}")
+    source = open_source(flags)
+    runs = source.runs()
+    metrics = flags.metric or _USUAL_METRICS
+    if flags.run is None:
+        print(_runs(source, runs, metrics, flags.last) if runs else "no runs yet\n", end="")
+        return
+    known = {run["run"]: run for run in runs}
+    if flags.run not in known:
+        raise ConfigError(f"there is no run {flags.run!r}; there are {', '.join(known) or 'none yet'}")
+    print(_versions(_newest(source, known[flags.run], flags.last), metrics), end="")
+
+
+def _runs(source: Source, runs: Sequence[dict[str, Any]], metrics: Sequence[str], last: int) -> str:
+    rows = []
+    for run in runs:
+        versions = _newest(source, run, last)
+        rows.append(
+            [
+                run["run"],
+                run["status"],
+                str(run["attempt"]),
+                _shown(run["param_version"]),
+                str(run["sealed_version"]),
+                *(_trend([_find(version, metric) for version in versions]) for metric in metrics),
+            ]
+        )
+    return table(["run", "status", "attempt", "version", "sealed", *metrics], rows)
+
+
+def _versions(versions: Sequence[dict[str, Any]], metrics: Sequence[str]) -> str:
+    rows = [
+        [
+            str(version["attempt"]),
+            str(version["param_version"]),
+            datetime.fromtimestamp(version["timestamp"], UTC).strftime("%Y-%m-%d %H:%M:%SZ"),
+            version["reasons"] or "yes",
+            str(version["train_steps"]),
+            str(version["sample_count"]),
+            *(_shown(_find(version, metric)) for metric in metrics),
+        ]
+        for version in versions
+    ]
+    head = ["attempt", "version", "time", "complete", "steps", "samples", *metrics]
+    trends = [
+        [metric, *_trend_and_range([_find(version, metric) for version in versions])] for metric in metrics
+    ]
+    return f"{table(head, rows)}\n{table(['metric', 'trend', 'least', 'greatest'], trends)}"
+
+
+def _trend_and_range(values: Sequence[float | None]) -> tuple[str, str, str]:
+    known = [value for value in values if value is not None]
+    return sparkline(values) or "-", _shown(min(known, default=None)), _shown(max(known, default=None))
+
+
+def _newest(source: Source, run: dict[str, Any], last: int) -> list[dict[str, Any]]:
+    """The newest versions of the run's current attempt, flat."""
+    behind = f"{run['attempt']}.{max(run['sealed_version'] - last, 0)}"
+    return [flat_version(version) for version in source.versions(run["run"], cursor=behind)][-last:]
+
+
+def _find(version: dict[str, Any], metric: str) -> float | None:
+    for place in _PLACES:
+        value = version.get(place.format(metric))
+        if isinstance(value, int | float):
+            return float(value)
+    return None
+
+
+def _trend(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{sparkline(values)} {known[-1]:.4g}" if known else "-"
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
