@@ -6,8 +6,9 @@ An annex waits for the window of its version, whose time is its own; version 0 h
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -33,9 +34,9 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     """The time of the version; of an annex whose version has no window, the annex's own."""
 
 
-class Depth(msgspec.Struct, frozen=True, kw_only=True):
-    waiting: int = 0
-    oldest: float | None = None
+class Depth(NamedTuple):
+    waiting: int
+    oldest: float | None
     """The exporter's wall clock when the oldest row was made, seconds."""
 
 
@@ -55,13 +56,14 @@ class PushQueue:
         with self._connection:
             self._connection.executemany("DELETE FROM pushes WHERE id = ?", ((row,) for row in ids))
 
-    def depth(self) -> Depth:
-        (waiting,) = self._connection.execute("SELECT count(*) FROM pushes").fetchone()
-        oldest = self._connection.execute("SELECT queued_at FROM pushes ORDER BY id LIMIT 1").fetchone()
-        return Depth(waiting=waiting, oldest=oldest[0] if oldest else None)
-
     def close(self) -> None:
         self._connection.close()
+
+
+def read_depth(journal: Path) -> Depth:
+    """How much waits now; from any thread, over a connection of its own."""
+    with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True, timeout=_BUSY_SECONDS)) as reader:
+        return Depth(*reader.execute("SELECT count(*), min(queued_at) FROM pushes").fetchone())
 
 
 def _waiting(row: int, window_body: bytes | None, annex_body: bytes | None) -> Waiting:

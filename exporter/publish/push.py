@@ -22,7 +22,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from exporter import catalog
 from exporter.event_log import say
 from exporter.publish.version_points import build_request
-from exporter.push_queue import Depth, PushQueue, Waiting
+from exporter.push_queue import PushQueue, Waiting, read_depth
 from exporter.upstream import LAST_BACKOFF_SECONDS, Answer, Backoff, Upstream, UpstreamConfig
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,7 @@ class Pusher:
     """Pushes from its own thread until it is closed. What it has not sent stays in the journal."""
 
     def __init__(self, journal: Path, config: UpstreamConfig) -> None:
+        self._journal = journal
         self._queue = PushQueue(journal)
         self._upstream = Upstream("metrics", config)
         self._backoff = Backoff()
@@ -46,7 +47,6 @@ class Pusher:
         """Rows that are done with, but still on disk."""
         self._closing = threading.Event()
         self._log_again_at = 0.0
-        self._depth = Depth()
         self._points = dict.fromkeys(catalog.PUSH_POINT_OUTCOMES, 0)
         self._dropped = dict.fromkeys(catalog.PUSH_DROP_REASONS, 0)
         self._requests = Counter[int]()
@@ -60,11 +60,9 @@ class Pusher:
 
     def families(self) -> Iterator[Metric]:
         """asyncrl_exporter_push_*."""
-        age = 0.0 if self._depth.oldest is None else max(time.time() - self._depth.oldest, 0.0)
-        for gauge, value in (
-            (catalog.PUSH_QUEUE, float(self._depth.waiting)),
-            (catalog.PUSH_OLDEST_AGE, age),
-        ):
+        waiting, oldest = read_depth(self._journal)
+        age = 0.0 if oldest is None else max(time.time() - oldest, 0.0)
+        for gauge, value in ((catalog.PUSH_QUEUE, float(waiting)), (catalog.PUSH_OLDEST_AGE, age)):
             yield GaugeMetricFamily(gauge.name, gauge.help, value=value)
         counters = (
             (catalog.PUSH_POINTS, self._points),
@@ -82,11 +80,9 @@ class Pusher:
 
     def _push_until_closed(self) -> None:
         due = time.monotonic()
-        while not self._closing.wait(min(max(due - time.monotonic(), 0.0), POLL_SECONDS)):
+        while not self._closing.wait(max(due - time.monotonic(), 0.0)):
             try:
-                self._depth = self._queue.depth()
-                if time.monotonic() >= due:
-                    due = time.monotonic() + self._push_once()
+                due = time.monotonic() + self._push_once()
             except sqlite3.Error as error:
                 self._complain("push waits for the journal", reason=error)
                 due = time.monotonic() + POLL_SECONDS
@@ -109,7 +105,7 @@ class Pusher:
         answer = self._upstream.post(request.SerializeToString())
         self._requests[answer.status] += 1
         if not answer.delivered and not answer.refused:
-            self._complain("push failed", reason=answer.reason, waiting=self._depth.waiting)
+            self._complain("push failed", reason=answer.reason, waiting=read_depth(self._journal).waiting)
             return self._backoff.failed(answer)
         self._backoff.succeeded()
         if answer.delivered:
@@ -139,7 +135,6 @@ class Pusher:
         if self._unsettled:
             self._queue.settle(self._unsettled)
             self._unsettled = []
-            self._depth = self._queue.depth()
 
     def _complain(self, event: str, **facts: object) -> None:
         """At most one line per minute, or an outage would fill the disk."""

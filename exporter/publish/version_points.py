@@ -4,22 +4,18 @@ The names are those of /metrics, the labels are point attributes. Neither attemp
 series of their own, `asyncrl_run_attempt` and `asyncrl_param_version`, with a point at the same time.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Gauge as GaugeData
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from exporter import catalog
-from exporter.publish.version_gauges import Gauge, annex_gauges, sealed_gauges, version_gauges
+from exporter.publish.version_gauges import timed_gauges
 from exporter.push_queue import Waiting
-from exporter.state import Annex, SealedWindow
 
 SERVICE_NAME = "asyncrl-exporter"
-_COORDINATES = ("attempt", "param_version")
-_VERSION_ONLY = {family.name for family in catalog.VERSION_ONLY.values()}
 
 
 def build_request(rows: Iterable[Waiting]) -> tuple[ExportMetricsServiceRequest, int]:
@@ -27,13 +23,13 @@ def build_request(rows: Iterable[Waiting]) -> tuple[ExportMetricsServiceRequest,
     request = ExportMetricsServiceRequest()
     resource = Resource(attributes=[_attribute("service.name", SERVICE_NAME)])
     resource_metrics = request.resource_metrics.add(resource=resource)
-    scope_metrics = resource_metrics.scope_metrics.add(scope=InstrumentationScope(name=SERVICE_NAME))
+    scope_metrics = resource_metrics.scope_metrics.add()  # a scope becomes labels that change with its version
     metrics: dict[str, Metric] = {}
     count = 0
     for row in rows:
         if row.item is None:
             continue
-        for family, labels, value in _gauges(row.item):
+        for family, labels, value in timed_gauges(row.item):
             metric = metrics.get(family.name)
             if metric is None:
                 metric = scope_metrics.metrics.add(
@@ -44,22 +40,10 @@ def build_request(rows: Iterable[Waiting]) -> tuple[ExportMetricsServiceRequest,
             metric.gauge.data_points.add(
                 time_unix_nano=row.time_ns,
                 as_double=value,
-                attributes=[_attribute(name, text) for name, text in said if name not in _COORDINATES],
+                attributes=[_attribute(name, text) for name, text in said],
             )
             count += 1
     return request, count
-
-
-def _gauges(item: SealedWindow | Annex) -> Iterator[Gauge]:
-    if isinstance(item, Annex):
-        yield from annex_gauges(item)
-        return
-    yield catalog.PARAM_VERSION, (), item.version
-    yield catalog.RUN_ATTEMPT, (), item.attempt
-    yield from sealed_gauges(item)
-    for family, labels, value in version_gauges(item):
-        if family.name in _VERSION_ONLY:
-            yield family, labels, value
 
 
 def _attribute(name: str, text: str) -> KeyValue:

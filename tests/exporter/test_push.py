@@ -3,7 +3,7 @@
 import signal
 import time
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import pytest
 import requests
@@ -26,10 +26,12 @@ def train(
     """Versions of two steps, the loss of the first being the version's number and of the second 0.5 more."""
     trainer = trainer or Emitter(exporter.otlp, run=run, source=f"trainer of {run}")
     trainer.url = exporter.otlp
-    for version in versions:
-        losses = ({"policy_loss": float(version)}, {"policy_loss": version + 0.5})
-        answer = trainer.post(*trainer.window(version, losses))
-        assert (answer.status, answer.rejected) == (200, 0), answer.reason
+    windows = [
+        trainer.window(version, [{"policy_loss": float(version)}, {"policy_loss": version + 0.5}])
+        for version in versions
+    ]
+    answer = trainer.post(*chain.from_iterable(windows))
+    assert (answer.status, answer.rejected) == (200, 0), answer.reason
     return trainer
 
 
