@@ -346,7 +346,7 @@ ZERO_INITIALISED: Final[tuple[tuple[Family, tuple[str, ...]], ...]] = (
     *((TOKENS, (kind,)) for kind in TOKEN_KINDS),
     *((SAMPLES, (outcome,)) for outcome in schema.OUTCOMES),
     *((SYNC_PHASE_SECONDS, (phase,)) for phase in schema.SYNC_PHASES),
-    *((NONFINITE_VALUES, (metric.name,)) for metric in METRICS),
+    *((NONFINITE_VALUES, (name,)) for name in (*METRIC_BY_NAME, "user")),
     *((OUT_OF_RANGE, (metric.name,)) for metric in METRICS),
 )
 """Counter children that exist from a run's first record on, so that `increase()` sees their first event."""

@@ -24,3 +24,11 @@ def test_a_new_source_takes_the_place_of_one_that_is_gone_never_of_a_trainer(
     harness.now += 90_000
     assert harness.post(again, again.run_end(0, "stopped")).rejected == 0
     assert "t0" in harness.run.sources
+
+
+def test_the_counters_of_a_run_begin_at_0_those_of_the_metrics_of_its_own_included() -> None:
+    harness, t = Harness(), Emitter("")
+    harness.post(t, t.weight_sync(0, 0))
+    assert harness.count("nonfinite_values_total", "user") == 0
+    harness.post(t, t.train_step(1, 1, values={"my/own": float("nan")}))
+    assert harness.count("nonfinite_values_total", "user") == 1
