@@ -1,6 +1,7 @@
 """From the records of a version to its sealed window: every merge is the same in any order of arrival."""
 
 import math
+import sys
 from collections.abc import Iterable
 
 from exporter import catalog
@@ -67,8 +68,8 @@ def fold_values(records: Iterable[Record]) -> Scope:
     known: dict[str, list[tuple[tuple[int, str, int], Value]]] = {}
     user: dict[str, Terms] = {}
     for record in records:
-        # What `last` means: the value of the highest step, and of the highest seq within it.
-        position = (record.step or record.version, record.source_id, record.seq or 0)
+        # What `last` means: the highest step, and the highest seq within it; a sync follows all its steps.
+        position = (record.step or sys.maxsize, record.source_id, record.seq or 0)
         for name, value in record.values.items():
             known.setdefault(name, []).append((position, value))
         for name, scalar in record.user_values.items():

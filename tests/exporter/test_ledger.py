@@ -385,3 +385,13 @@ def test_the_same_records_in_any_order_and_repeated_give_the_same_windows(
         )
         assert window.timestamp_ns == right.timestamp_ns
     assert counters == _RIGHT[1]
+
+
+def test_last_is_the_value_of_the_highest_step_and_a_sync_follows_its_steps() -> None:
+    harness, t = Harness(), trainer()
+    steps = [t.train_step(1, step, values={"learning_rate": float(step)}) for step in (7, 8)]
+    harness.post(t, steps[1], steps[0], t.weight_sync(1, 2))
+    assert harness.sealed[1].values.scalars["learning_rate"] == 8.0
+    harness.post(t, t.train_step(2, 9, values={"learning_rate": 9.0}))
+    harness.post(t, t.weight_sync(2, 1, values={"learning_rate": 0.5}))
+    assert harness.sealed[2].values.scalars["learning_rate"] == 0.5
