@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -35,6 +36,18 @@ _USUAL_LIMIT = 1000
 _LARGEST_LIMIT = 100_000
 
 
+class _RunName(Convertor[str]):
+    """Any name: Starlette's `path` takes none with a line feed in it."""
+
+    regex = r"[\s\S]+"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
 class ScrapePages:
     """What Prometheus, probes and people read. Records each page served in `scrapes`."""
 
@@ -48,6 +61,7 @@ class ScrapePages:
 
     def app(self) -> Starlette:
         """The ASGI application."""
+        register_url_convertor("run", _RunName())
         return Starlette(
             routes=[
                 Route("/", self._links),
@@ -55,7 +69,7 @@ class ScrapePages:
                 Route("/healthz", self._healthz),
                 Route("/readyz", self._readyz),
                 Route("/api/v1/runs", self._runs),
-                Route("/api/v1/runs/{run:path}/versions", self._versions),
+                Route("/api/v1/runs/{run:run}/versions", self._versions),
             ],
             exception_handlers={RequestError: _refusal},
         )

@@ -1,7 +1,7 @@
 """How a command reaches a running exporter: its two addresses, and the credentials for them."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -101,10 +101,7 @@ def _checked(session: requests.Session, method: str, url: str, **request: Any) -
 
 
 def _cause(error: BaseException) -> str:
-    """The innermost reason: requests wraps what the system said into what urllib3 tried."""
-    reasons: Sequence[object] = error.args
-    while reasons and isinstance(reasons[-1], BaseException):
-        error = reasons[-1]
-        inner = getattr(error, "reason", None)
-        reasons = [inner] if isinstance(inner, BaseException) else error.args
+    """The innermost reason: requests wraps what urllib3 tried, and that what the system said."""
+    while inner := error.__cause__ or error.__context__:
+        error = inner
     return getattr(error, "strerror", None) or str(error)

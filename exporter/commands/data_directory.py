@@ -10,6 +10,7 @@ from pathlib import Path
 
 from exporter.archive import Archive
 from exporter.commands.finding import Finding
+from exporter.commands.source import JournalHistory
 from exporter.errors import DataDirectoryError
 from exporter.journal import JOURNAL_FILE
 
@@ -42,7 +43,7 @@ def _journal(directory: Path) -> Iterator[Finding]:
     mode = "none yet"
     if (directory / JOURNAL_FILE).exists():
         try:
-            runs = len(Archive.open(directory).runs())
+            runs = len(JournalHistory(Archive.open(directory)).runs())
             mode = _mode(directory / JOURNAL_FILE)
         except (DataDirectoryError, sqlite3.Error) as error:
             yield Finding(False, str(error))

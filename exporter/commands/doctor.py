@@ -16,7 +16,6 @@ from exporter.commands.sender import Sender
 from exporter.errors import ExporterError, Unreachable
 from runtime.telemetry import schema
 
-_WAIT_SECONDS = 20.0
 _POLL_SECONDS = 0.05
 _LARGEST_OFFSET_SECONDS = 2.0
 _LOSS = 2.5
@@ -41,6 +40,13 @@ def main(argv: Sequence[str]) -> int:
         type=Path,
         help="check this folder, too: that of an exporter on this machine",
     )
+    parser.add_argument(
+        "--wait",
+        metavar="SECONDS",
+        type=float,
+        default=20.0,
+        help="how long its record may take to be on /metrics (default: %(default)s)",
+    )
     add_flags(parser)
     flags = parser.parse_args(argv)
     try:
@@ -49,13 +55,13 @@ def main(argv: Sequence[str]) -> int:
         print(f"asyncrl doctor: {error}", file=sys.stderr)
         return 2
     good = True
-    for finding in _examine(connection, flags.data_dir):
+    for finding in _examine(connection, flags.data_dir, flags.wait):
         good &= finding.good
         print(f"{'ok   ' if finding.good else 'WRONG'}  {finding.text}", flush=True)
     return 0 if good else 1
 
 
-def _examine(connection: Connection, data_dir: Path | None) -> Iterator[Finding]:
+def _examine(connection: Connection, data_dir: Path | None, wait_seconds: float) -> Iterator[Finding]:
     addresses = [_scrape_address(connection), _otlp_address(connection)]
     yield from addresses
     if data_dir is not None:
@@ -64,7 +70,7 @@ def _examine(connection: Connection, data_dir: Path | None) -> Iterator[Finding]
         return
     run = f"asyncrl-doctor-{uuid.uuid4().hex[:8]}"
     try:
-        trip = _round_trip(connection, run)
+        trip = _round_trip(connection, run, wait_seconds)
     except Unreachable as error:
         yield Finding(False, f"round trip: {error}")
         return
@@ -93,7 +99,7 @@ def _otlp_address(connection: Connection) -> Finding:
     return Finding(True, f"{connection.otlp_url} takes telemetry")
 
 
-def _round_trip(connection: Connection, run: str) -> _Trip:
+def _round_trip(connection: Connection, run: str, wait_seconds: float) -> _Trip:
     """Raises Unreachable."""
     sender = Sender(connection, run=run, role=schema.TRAINER)
     started = time.monotonic()
@@ -103,9 +109,9 @@ def _round_trip(connection: Connection, run: str) -> _Trip:
     )
     loss, offset = catalog.METRIC_FAMILIES["policy_loss"][0].name, catalog.SOURCE_CLOCK_OFFSET.name
     while (shown := _values(connection, run)).get(loss) != _LOSS:
-        if time.monotonic() - started > _WAIT_SECONDS:
+        if time.monotonic() - started > wait_seconds:
             raise Unreachable(
-                f"{connection.otlp_url} took a record that is not on {connection.url}/metrics {_WAIT_SECONDS:g} s "
+                f"{connection.otlp_url} took a record that is not on {connection.url}/metrics {wait_seconds:g} s "
                 "later; do both belong to one exporter?"
             )
         time.sleep(_POLL_SECONDS)

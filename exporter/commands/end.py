@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from exporter.commands.connection import Connection, add_flags
 from exporter.commands.sender import Sender
-from exporter.commands.source import ServedHistory
+from exporter.commands.source import ServedHistory, unknown_run
 from exporter.errors import ConfigError, ExporterError, Unreachable
 from runtime.telemetry import schema
 
@@ -38,7 +38,7 @@ def end_run(connection: Connection, name: str) -> int:
     history = ServedHistory(connection)
     runs = {run["run"]: run for run in history.runs()}
     if name not in runs:
-        raise ConfigError(f"there is no run {name!r}; there are {', '.join(runs) or 'none yet'}")
+        raise unknown_run(name, runs)
     run = runs[name]
     if run["status"] in schema.END_STATUSES:
         raise ConfigError(f"run {name!r} is {run['status']} already")

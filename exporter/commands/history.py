@@ -1,13 +1,14 @@
 """`asyncrl history`: the runs, or the newest versions of one run, as a table with sparklines."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from exporter.commands import export
-from exporter.commands.source import Source, add_source_flags, open_source
+from exporter.commands.source import Source, add_source_flags, open_source, unknown_run
 from exporter.commands.table import sparkline, table
 from exporter.errors import ConfigError, ExporterError
 from exporter.publish.history import flat_version
@@ -28,6 +29,9 @@ def main(argv: Sequence[str]) -> int:
     except ExporterError as error:
         print(f"asyncrl history{' export' if exporting else ''}: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # `| head` has seen enough; Python's own flush at the exit shall not complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return 0
 
 
@@ -56,31 +60,39 @@ def _show(flags: argparse.Namespace) -> None:
     if flags.last < 1:
         raise ConfigError(f"--last must be 1 or more, got {flags.last}")
     source = open_source(flags)
-    runs = source.runs()
-    metrics = flags.metric or _USUAL_METRICS
-    if flags.run is None:
-        print(_runs(source, runs, metrics, flags.last) if runs else "no runs yet\n", end="")
+    runs = {run["run"]: run for run in source.runs()}
+    if flags.run is None and not runs:
+        print("no runs yet")
         return
-    known = {run["run"]: run for run in runs}
-    if flags.run not in known:
-        raise ConfigError(f"there is no run {flags.run!r}; there are {', '.join(known) or 'none yet'}")
-    print(_versions(_newest(source, known[flags.run], flags.last), metrics), end="")
+    if flags.run is not None and flags.run not in runs:
+        raise unknown_run(flags.run, runs)
+    shown = [run for run in runs.values() if flags.run in (None, run["run"])]
+    versions = [_newest(source, run, flags.last) for run in shown]
+    metrics = flags.metric or [
+        metric
+        for metric in _USUAL_METRICS
+        if any(_find(version, metric) is not None for each in versions for version in each)
+    ]
+    if flags.run is None:
+        print(_runs(shown, versions, metrics), end="")
+    else:
+        print(_versions(versions[0], metrics), end="")
 
 
-def _runs(source: Source, runs: Sequence[dict[str, Any]], metrics: Sequence[str], last: int) -> str:
-    rows = []
-    for run in runs:
-        versions = _newest(source, run, last)
-        rows.append(
-            [
-                run["run"],
-                run["status"],
-                str(run["attempt"]),
-                _shown(run["param_version"]),
-                str(run["sealed_version"]),
-                *(_trend([_find(version, metric) for version in versions]) for metric in metrics),
-            ]
-        )
+def _runs(
+    runs: Sequence[dict[str, Any]], versions: Sequence[Sequence[dict[str, Any]]], metrics: Sequence[str]
+) -> str:
+    rows = [
+        [
+            run["run"],
+            run["status"],
+            str(run["attempt"]),
+            _shown(run["param_version"]),
+            str(run["sealed_version"]),
+            *(_trend([_find(version, metric) for version in newest]) for metric in metrics),
+        ]
+        for run, newest in zip(runs, versions, strict=True)
+    ]
     return table(["run", "status", "attempt", "version", "sealed", *metrics], rows)
 
 
@@ -101,7 +113,8 @@ def _versions(versions: Sequence[dict[str, Any]], metrics: Sequence[str]) -> str
     trends = [
         [metric, *_trend_and_range([_find(version, metric) for version in versions])] for metric in metrics
     ]
-    return f"{table(head, rows)}\n{table(['metric', 'trend', 'least', 'greatest'], trends)}"
+    summary = table(["metric", "trend", "least", "greatest"], trends) if trends else ""
+    return f"{table(head, rows)}\n{summary}"
 
 
 def _trend_and_range(values: Sequence[float | None]) -> tuple[str, str, str]:

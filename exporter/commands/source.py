@@ -1,7 +1,8 @@
 """Where a command reads the history: from a running exporter, or from the journal of one."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -10,10 +11,12 @@ import msgspec
 
 from exporter.archive import Archive
 from exporter.commands.connection import Connection, add_flags
+from exporter.errors import ConfigError
 from exporter.publish import backfill, history
 
 _PAGE = 1000
 """Versions per page."""
+_NAMED_RUNS = 10
 
 
 class Source(Protocol):
@@ -115,3 +118,9 @@ def open_source(flags: argparse.Namespace) -> Source:
     if flags.data_dir is not None:
         return JournalHistory(Archive.open(flags.data_dir))
     return ServedHistory(Connection.from_flags(flags))
+
+
+def unknown_run(name: str, runs: Iterable[str]) -> ConfigError:
+    """The complaint about a run that is not among `runs`."""
+    known = ", ".join(repr(run) for run in islice(runs, _NAMED_RUNS))
+    return ConfigError(f"there is no run {name!r}; there are {known or 'none yet'}")

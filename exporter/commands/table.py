@@ -9,6 +9,7 @@ _ASCII_BARS = "_.,-=+*#"
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as their widest cell, two spaces apart; a column that holds only numbers is right-aligned."""
+    head, *rows = ([_printable(cell) for cell in row] for row in (head, *rows))
     columns = list(zip(head, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     numeric = [all(_is_number(cell) for cell in column[1:]) for column in columns]
@@ -20,6 +21,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         for row in (head, *rows)
     ]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _printable(cell: str) -> str:
+    """What a sender named must not steer the terminal."""
+    return "".join(character if character.isprintable() else "?" for character in cell)
 
 
 def _is_number(cell: str) -> bool:

@@ -28,17 +28,18 @@ def versions_openmetrics(page: Page) -> bytes:
     for window in page.windows:
         if not window.published:
             continue
+        time = sample_time(window.timestamp_ns)
         said: list[SealedWindow | Annex] = [window, *page.annexes.get((window.attempt, window.version), [])]
         for item in said:
             for family, labels, value in timed_gauges(item):
                 if family.name not in families:
                     families[family.name] = GaugeMetricFamily(family.name, family.help, labels=family.labels)
-                families[family.name].add_metric((page.run, *labels), value, timestamp=_timestamp(window))
+                families[family.name].add_metric((page.run, *labels), value, timestamp=time)
     return OPENMETRICS.encode(_Families(families.values()))
 
 
-def _timestamp(window: SealedWindow) -> Timestamp:
-    """The middle of the version's millisecond: Prometheus cuts seconds off to milliseconds in floating point, and
-    the beginning of one, rounded down, would land in the millisecond of the version before."""
-    seconds, milliseconds = divmod(window.timestamp_ns // _MILLISECOND_NS, 1000)
+def sample_time(timestamp_ns: int) -> Timestamp:
+    """The middle of the millisecond: Prometheus cuts seconds off to milliseconds in floating point, and the
+    beginning of one, rounded down, would land in the millisecond before."""
+    seconds, milliseconds = divmod(timestamp_ns // _MILLISECOND_NS, 1000)
     return Timestamp(seconds, milliseconds * _MILLISECOND_NS + _MILLISECOND_NS // 2)

@@ -1,0 +1,83 @@
+"""`asyncrl end` and `asyncrl doctor` against started exporters."""
+
+from pathlib import Path
+
+import pytest
+
+from exporter.commands import data_directory
+from tests.exporter.commands import asyncrl
+from tests.exporter.conftest import StartedExporter, StartExporter
+from tests.wire import Emitter, Scrape, scrape_until
+
+
+def addresses(exporter: StartedExporter) -> list[str]:
+    return ["--url", exporter.metrics, "--otlp-url", exporter.otlp]
+
+
+def test_a_run_ended_by_hand_is_stopped_and_what_is_open_of_it_is_sealed(exporter: StartedExporter) -> None:
+    trainer = Emitter(exporter.otlp)
+    trainer.post(*trainer.window(1, [{"policy_loss": 1.0}]), trainer.train_step(2, 2))
+    done = asyncrl("end", "r", *addresses(exporter))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "run r is stopped; its newest version is 1\n"
+    page = scrape_until(
+        exporter.metrics,
+        lambda page: page.value("asyncrl_version_complete", run="r", attempt=1, param_version=2) == 0.0,
+    )
+    assert page.by_label("asyncrl_run_status", "status", run="r")["stopped"] == 1.0
+    again = asyncrl("end", "r", *addresses(exporter))
+    assert (again.returncode, again.stderr) == (2, "asyncrl end: run 'r' is stopped already\n")
+
+
+def test_the_end_of_an_unknown_run_makes_none(exporter: StartedExporter) -> None:
+    done = asyncrl("end", "typo", *addresses(exporter))
+    assert (done.returncode, done.stderr) == (2, "asyncrl end: there is no run 'typo'; there are none yet\n")
+    assert Scrape(exporter.metrics).by_label("asyncrl_run_status", "status", run="typo") == {}
+
+
+def test_the_doctor_finds_a_sound_exporter_sound(exporter: StartedExporter) -> None:
+    done = asyncrl("doctor", *addresses(exporter), "--data-dir", exporter.data_dir)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert all(line.startswith("ok ") for line in done.stdout.splitlines())
+    assert "/metrics" in done.stdout
+    (run,) = Scrape(exporter.metrics).by_label("asyncrl_run_status", "run", status="completed")
+    assert run.startswith("asyncrl-doctor-")
+    assert run in done.stdout
+
+
+def test_the_doctor_names_an_address_where_nobody_answers(exporter: StartedExporter) -> None:
+    done = asyncrl("doctor", "--url", exporter.metrics, "--otlp-url", "http://127.0.0.1:1")
+    assert done.returncode == 1
+    good, wrong = done.stdout.splitlines()
+    assert good.startswith("ok ")
+    assert wrong == (
+        "WRONG  nobody answers at http://127.0.0.1:1/v1/traces: Connection refused; "
+        "is this its --otlp address, and not that of a Collector?"
+    )
+
+
+def test_the_doctor_names_two_addresses_that_are_not_of_one_exporter(
+    start_exporter: StartExporter,
+) -> None:
+    one, other = start_exporter(), start_exporter()
+    done = asyncrl("doctor", "--url", one.metrics, "--otlp-url", other.otlp, "--wait", "1")
+    assert done.returncode == 1
+    assert "do both belong to one exporter?" in done.stdout.splitlines()[-1]
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (finding,) = data_directory.examine(tmp_path / "file" / "data")
+    assert not finding.good
+    assert "cannot be written: Not a directory" in finding.text
+
+
+def test_a_journal_in_wal_mode_on_a_network_file_system_is_wrong(
+    exporter: StartedExporter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/x {exporter.data_dir} nfs4 rw 0 0\n")
+    monkeypatch.setattr(data_directory, "_MOUNTS", mounts)
+    *_, finding = data_directory.examine(exporter.data_dir)
+    assert not finding.good
+    assert "on nfs4, where the journal needs `journal_mode: rollback`; it has wal" in finding.text
