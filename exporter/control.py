@@ -33,6 +33,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempt: int | None = None
     seq: int | None = None
     identity: bytes = b""
+    trace: bytes = b""
+    """Trace id (16 bytes) and span id (8 bytes); empty where the span has no such ids. For exemplars."""
     version: int
     start_ns: int
     end_ns: int
@@ -106,6 +108,7 @@ def read_record(span: Span) -> Record:
         attempt=attempt if attempt is not None else source.attempt,
         seq=seq,
         identity=b"" if seq is not None else span.trace_id + span.span_id,
+        trace=_trace(span),
         version=_version(attributes),
         start_ns=min(span.start_ns, span.end_ns),
         end_ns=span.end_ns,
@@ -134,6 +137,12 @@ def read_seq(span: Span) -> int | None:
         return _at_least(Attributes(span.name, span.attributes), schema.SEQ, 1)
     except Rejected:
         return None
+
+
+def _trace(span: Span) -> bytes:
+    """Ids of other lengths are no W3C ids, and could outgrow the 128 characters of an exemplar's labels."""
+    right = len(span.trace_id) == 16 and len(span.span_id) == 8 and any(span.trace_id) and any(span.span_id)
+    return span.trace_id + span.span_id if right else b""
 
 
 def _version(attributes: Attributes) -> int:

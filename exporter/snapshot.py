@@ -6,7 +6,7 @@ import msgspec
 
 from exporter.ledger import Ledger
 from exporter.live import Key, LiveGauge
-from exporter.state import Annex, Labels, Run, SealedWindow, SourceLife
+from exporter.state import Annex, Exemplar, Labels, Run, SealedWindow, SourceLife
 from exporter.version_window import VersionWindow
 
 
@@ -15,6 +15,13 @@ class SourceSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     rollouter: str
     last_seen: float
     clock_offset: float
+
+
+class HistogramSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    counts: tuple[int, ...]
+    """Per bucket, not cumulative."""
+    sum: float
+    exemplars: Mapping[int, Exemplar]
 
 
 class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,8 +40,7 @@ class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     staleness_limit: int | None
     timestamps: Mapping[str, float]
     counters: Mapping[str, Mapping[Labels, float]]
-    histograms: Mapping[str, tuple[tuple[int, ...], float]]
-    """Metric -> (count per bucket, sum)."""
+    histograms: Mapping[str, HistogramSnapshot]
     live: Mapping[Key, LiveGauge]
     account: tuple[float, float] | None
     """Samples in flight and queued, if a queue has said so."""
@@ -73,7 +79,12 @@ def take_run(ledger: Ledger, run: Run, window: VersionWindow) -> RunSnapshot:
             family: {labels: total.value for labels, total in children.items()}
             for family, children in run.counters.items()
         },
-        histograms={name: (tuple(value.counts), value.sum.value) for name, value in run.histograms.items()},
+        histograms={
+            name: HistogramSnapshot(
+                counts=tuple(value.counts), sum=value.sum.value, exemplars=dict(value.exemplars)
+            )
+            for name, value in run.histograms.items()
+        },
         live=dict(ledger.live.runs.get(run.name, {})),
         account=None if queue is None else (queue.in_flight, queue.queued),
         sources=tuple(

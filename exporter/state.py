@@ -161,9 +161,20 @@ class SourceLife(msgspec.Struct, kw_only=True):
         return [hole for first, last in missing for hole in self.lost.gaps(first, last)]
 
 
+class Exemplar(msgspec.Struct, frozen=True, kw_only=True):
+    """The span that brought the largest value of its partial, for the bucket that this lies in."""
+
+    value: float
+    time_ns: int
+    trace: bytes
+    """See `Record.trace`."""
+
+
 class Histogram(msgspec.Struct, kw_only=True):
     counts: list[int]
     sum: ExactSum = msgspec.field(default_factory=ExactSum)
+    exemplars: dict[int, Exemplar] = {}
+    """The newest of each bucket, by its index."""
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,13 +1,14 @@
 """The counters of a run that a record moves: what it brings into histograms, and what was wrong with its values."""
 
 import logging
+from bisect import bisect_left
 from typing import Final
 
 import msgspec
 
 from exporter import catalog
 from exporter.control import Record
-from exporter.state import Histogram, Run
+from exporter.state import Exemplar, Histogram, Run
 from exporter.values import Spread, user_family
 from runtime.telemetry import schema
 
@@ -71,3 +72,14 @@ def count_values(run: Run, record: Record, wall: float) -> None:
             histogram = run.histograms.setdefault(name, Histogram(counts=[0] * len(value.buckets)))
             histogram.counts = [a + b for a, b in zip(histogram.counts, value.buckets, strict=True)]
             histogram.sum.add(value.distribution.sum)
+            _point_to_span(histogram, record, name, value.distribution.max, value.buckets)
+
+
+def _point_to_span(
+    histogram: Histogram, record: Record, name: str, largest: float, counts: tuple[int, ...]
+) -> None:
+    """Keep the record's span as exemplar of the bucket that its largest value lies in, if it is the newest."""
+    bucket = bisect_left(catalog.METRIC_BY_NAME[name].buckets or (), largest)
+    known = histogram.exemplars.get(bucket)
+    if record.trace and counts[bucket] and (known is None or known.time_ns < record.end_ns):
+        histogram.exemplars[bucket] = Exemplar(value=largest, time_ns=record.end_ns, trace=record.trace)

@@ -15,6 +15,7 @@ Labels = frozenset[tuple[str, str]]
 Series = tuple[str, Labels]
 
 _SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)(?: \S+)?")
+_EXEMPLAR = re.compile(r' # \{span_id="[0-9a-f]{16}",trace_id="[0-9a-f]{32}"\} (\S+) \d+\.\d+$')
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
 _SUFFIXES = {
     "counter": ("_total", "_created", ""),
@@ -72,7 +73,8 @@ def _read(text: str) -> _Page:
 
 
 def _read_sample(page: _Page, family: str, line: str) -> None:
-    match = _SAMPLE.fullmatch(line)
+    exemplar = _EXEMPLAR.search(line)
+    match = _SAMPLE.fullmatch(line[: exemplar.start()] if exemplar else line)
     assert match, f"not a sample: {line!r}"
     name, label_text, value_text = match.groups()
     label_text = label_text or ""
@@ -83,8 +85,10 @@ def _read_sample(page: _Page, family: str, line: str) -> None:
     assert name.removeprefix(family) in suffixes, f"{name} stands under {family}"
     assert series not in page.samples, f"second sample of {line!r}"
     page.samples[series] = float(value_text)
+    assert exemplar is None or name == f"{family}_bucket", f"exemplar beside a bucket: {line!r}"
     if page.kinds[family] == "histogram" and name == f"{family}_bucket":
         bound = float(labels.pop("le"))
+        assert exemplar is None or float(exemplar[1]) <= bound, f"exemplar outside its bucket: {line!r}"
         page.buckets[family, frozenset(labels.items())].append((bound, float(value_text)))
 
 

@@ -297,7 +297,7 @@ class Emitter:
 
 
 class Scrape:
-    """One GET /metrics, parsed: `samples` maps (name, labels) to value."""
+    """One GET /metrics, parsed: `samples` maps (name, labels) to value; `exemplars` are (name, labels, exemplar)."""
 
     def __init__(self, url: str, *, accept: str = "") -> None:
         response = requests.get(f"{url}/metrics", headers={"accept": accept}, timeout=WATCHDOG_SECONDS)
@@ -305,11 +305,11 @@ class Scrape:
         self.text = response.content.decode("utf-8")
         self.content_type = response.headers["content-type"]
         parse = parse_openmetrics if self.content_type.startswith("application/openmetrics") else parse_text
-        self.samples = {
-            (sample.name, frozenset(sample.labels.items())): sample.value
-            for family in parse(self.text)
-            for sample in family.samples
-        }
+        samples = [sample for family in parse(self.text) for sample in family.samples]
+        self.samples = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples}
+        self.exemplars = [
+            (sample.name, sample.labels, sample.exemplar) for sample in samples if sample.exemplar is not None
+        ]
 
     def value(self, name: str, **labels: str | int) -> float | None:
         """The one series with exactly these labels; None where there is none."""

@@ -4,8 +4,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.samples import Exemplar
 
-from exporter import catalog
+from exporter import catalog, state
+from exporter.attributes import NS
 from exporter.catalog import Family
 from exporter.publish.version_gauges import (
     Gauge,
@@ -108,11 +110,18 @@ def _histogram(metric: catalog.Metric, runs: Iterable[RunSnapshot]) -> Iterator[
         return
     family = HistogramMetricFamily(metric.family(), metric.help, labels=("run",))
     bounds = [*(str(bound) for bound in metric.buckets), "+Inf"]
-    for run_name, (counts, total) in found:
-        cumulative = 0
-        buckets = []
-        for bound, count in zip(bounds, counts, strict=True):
+    for run_name, histogram in found:
+        cumulative = 0.0
+        buckets: list[tuple[str, float] | tuple[str, float, Exemplar]] = []
+        for index, (bound, count) in enumerate(zip(bounds, histogram.counts, strict=True)):
             cumulative += count
-            buckets.append((bound, float(cumulative)))
-        family.add_metric((run_name,), buckets=buckets, sum_value=total)
+            span = histogram.exemplars.get(index)
+            buckets.append((bound, cumulative) if span is None else (bound, cumulative, _exemplar(span)))
+        family.add_metric((run_name,), buckets=buckets, sum_value=histogram.sum)
     yield family
+
+
+def _exemplar(span: state.Exemplar) -> Exemplar:
+    """Written in OpenMetrics only: the text format has no place for it."""
+    labels = {"trace_id": span.trace[:16].hex(), "span_id": span.trace[16:].hex()}
+    return Exemplar(labels, span.value, span.time_ns / NS)
