@@ -120,6 +120,7 @@ class _Settings(HypercornConfig):
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    # Python 3.11 reports a connection cancelled at the end of the grace as an error in its callback.
-    if not isinstance(context.get("exception"), asyncio.CancelledError):
+    # Python 3.11 reports a connection cancelled at the end of the grace as an error in its callback; a client
+    # that breaks off, or off the rules of TLS, is nothing to report.
+    if not isinstance(context.get("exception"), (asyncio.CancelledError, ssl.SSLError, ConnectionError)):
         loop.default_exception_handler(context)

@@ -37,10 +37,11 @@ StartExporter = Callable[..., StartedExporter]
 
 
 def exporters(directory: Path) -> Iterator[StartExporter]:
-    """One `start(*flags, data_dir=...) -> StartedExporter` that is ready; those it started end after it."""
+    """One `start(*flags, data_dir=..., ca_file=...) -> StartedExporter` that is ready; those it started end after it.
+    `ca_file`: the authority of a scrape listener with TLS."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(*flags: str, data_dir: Path | None = None) -> StartedExporter:
+    def start(*flags: str, data_dir: Path | None = None, ca_file: Path | None = None) -> StartedExporter:
         data = data_dir or directory / f"data{len(started)}"
         endpoints = directory / f"endpoints{len(started)}.json"
         command = [sys.executable, "-P", "-m", "exporter", "--listen", "127.0.0.1:0", "--otlp", "127.0.0.1:0"]
@@ -52,7 +53,7 @@ def exporters(directory: Path) -> Iterator[StartExporter]:
             text=True,
         )
         started.append(process)
-        urls = _await_ready(process, endpoints)
+        urls = _await_ready(process, endpoints, ca_file)
         return StartedExporter(process=process, data_dir=data, metrics=urls["metrics"], otlp=urls["otlp"])
 
     yield start
@@ -74,13 +75,14 @@ def start_module_exporter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     yield from exporters(tmp_path_factory.mktemp("exporters"))
 
 
-def _await_ready(process: subprocess.Popen[str], endpoints: Path) -> dict[str, str]:
+def _await_ready(process: subprocess.Popen[str], endpoints: Path, ca_file: Path | None) -> dict[str, str]:
     deadline = time.monotonic() + WATCHDOG_SECONDS
     while time.monotonic() < deadline:
         assert process.poll() is None, process.communicate()[1]
         if endpoints.exists():
             urls: dict[str, str] = json.loads(endpoints.read_text(encoding="utf-8"))
-            if requests.get(f"{urls['metrics']}/readyz", timeout=WATCHDOG_SECONDS).ok:
+            verify = str(ca_file) if ca_file else True
+            if requests.get(f"{urls['metrics']}/readyz", verify=verify, timeout=WATCHDOG_SECONDS).ok:
                 return urls
         time.sleep(0.02)
     raise AssertionError("the exporter did not become ready")
