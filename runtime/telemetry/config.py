@@ -1,5 +1,6 @@
 """What telemetry needs to know: where to send, how much to hold, and who speaks."""
 
+import os
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -11,8 +12,15 @@ class TelemetryConfig:
     """Where telemetry goes, how much of it, and what may wait in memory."""
 
     endpoints: tuple[str, ...] = ()
-    """Base URLs of OTLP/HTTP receivers, e.g. `http://127.0.0.1:4318`; each gets everything. Empty: no telemetry.
-    A URL may carry credentials (`https://user:password@host`)."""
+    """Base URLs of OTLP/HTTP receivers, e.g. `http://127.0.0.1:4318`; each gets everything. Empty: no telemetry."""
+    token_file: str = ""
+    """File that holds a bearer token for them, read at each request, so that it may change; empty: none sent.
+    This path and those below are absolute, and looked for on the machine of each process that sends."""
+    ca_file: str = ""
+    """PEM file of the authorities that may have signed their certificates; empty: the usual ones."""
+    client_cert_file: str = ""
+    """PEM file of the certificate to show them, with `client_key_file`; empty: none shown."""
+    client_key_file: str = ""
     detail_sampling: float = 0.1
     """Share of traces of which detail spans are kept, 0..1. Control spans are never sampled."""
     buffer_spans: int = 20_000
@@ -34,12 +42,8 @@ class TelemetryConfig:
 
     def __post_init__(self) -> None:
         for endpoint in self.endpoints:
-            parts = urlsplit(endpoint)
-            if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
-                raise ValueError(
-                    "endpoints must be base URLs like 'http://127.0.0.1:4318', without /v1/traces;"
-                    f" got {endpoint!r}"
-                )
+            _check_endpoint(endpoint)
+        self._check_files()
         if not 0 <= self.detail_sampling <= 1:
             raise ValueError(f"detail_sampling must be in 0..1, got {self.detail_sampling}")
         for name in ("buffer_spans", "buffer_bytes", "batch_spans", "batch_bytes"):
@@ -50,6 +54,24 @@ class TelemetryConfig:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
         if not self.exit_timeout_seconds >= 0:
             raise ValueError(f"exit_timeout_seconds must not be negative, got {self.exit_timeout_seconds}")
+
+    def _check_files(self) -> None:
+        for name in ("token_file", "ca_file", "client_cert_file", "client_key_file"):
+            path = getattr(self, name)
+            if path and not os.path.isabs(path):
+                raise ValueError(f"{name} must be an absolute path, got {path!r}")
+        if bool(self.client_cert_file) != bool(self.client_key_file):
+            raise ValueError("client_cert_file and client_key_file go together, got one of them")
+
+
+def _check_endpoint(endpoint: str) -> None:
+    parts = urlsplit(endpoint)
+    if "@" in parts.netloc:  # what is set here is written to config.yaml
+        raise ValueError("endpoints must hold no user or password; put a token into token_file")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
+        raise ValueError(
+            f"endpoints must be base URLs like 'http://127.0.0.1:4318', without /v1/traces; got {endpoint!r}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

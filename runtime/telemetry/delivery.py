@@ -2,7 +2,7 @@
 
     caller --add----> SpanBuffer --take--> POST /v1/traces -- 2xx: delivered, partial success counted
     caller --offer--> newest metrics ----> POST /v1/metrics   413: halved; a single span is dropped
-                           ^                     |            408, 429, 5xx, no answer: back, later again
+                           ^                     |            401, 403, 408, 429, 5xx, no answer: back, later again
                            +------ give back ----+            any other answer: dropped and counted
 
 At least once: a batch leaves the buffer for good only when it was answered. A failed metrics post is not
@@ -63,7 +63,7 @@ class Delivery:
         envelope: ExportTraceServiceRequest,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._endpoint = Endpoint(url, timeout_seconds=config.request_timeout_seconds)
+        self._endpoint = Endpoint(url, config)
         self._config = config
         self._envelope = envelope
         self._monotonic = monotonic

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import requests
@@ -10,6 +11,8 @@ import urllib3
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+from runtime.telemetry.config import TelemetryConfig
 
 TRACES = "/v1/traces"
 METRICS = "/v1/metrics"
@@ -37,31 +40,41 @@ class Answer:
     @property
     def later(self) -> bool:
         """Whether the same request may succeed later."""
-        return self.status in (0, 408, 429) or self.status >= 500
+        # With 401 and 403 the token is being changed, or will be when somebody reads the log.
+        return self.status in (0, 401, 403, 408, 429) or self.status >= 500
 
 
 class Endpoint:
     """A base URL and the connection kept open to it. For one thread."""
 
-    def __init__(self, url: str, *, timeout_seconds: float) -> None:
+    def __init__(self, url: str, config: TelemetryConfig) -> None:
         self._url = url.rstrip("/")
-        self._timeout_seconds = timeout_seconds
+        self._timeout_seconds = config.request_timeout_seconds
+        self._token_file = config.token_file
         self._session = requests.Session()
         # The environment's proxies and .netrc are not for telemetry, and cost a file read per request.
         self._session.trust_env = False
         self._session.headers["Content-Type"] = "application/x-protobuf"
+        if config.ca_file:
+            self._session.verify = config.ca_file
+        if config.client_cert_file:
+            self._session.cert = (config.client_cert_file, config.client_key_file)
         parts = urlsplit(url)
         self.name = f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
-        """Host and port: for people, without the credentials that the URL may carry."""
+        """Host and port: for people."""
 
     def post(self, path: str, body: bytes) -> Answer:
         """Blocks for connect and read timeout at most per read. Never raises for what the other side did."""
         try:
             response = self._session.post(
-                self._url + path, data=body, timeout=self._timeout_seconds, allow_redirects=False
+                self._url + path,
+                data=body,
+                headers=self._authorization(),
+                timeout=self._timeout_seconds,
+                allow_redirects=False,
             )
         # requests lets some errors of urllib3 and of the socket through.
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError) as error:
             return Answer(status=0, reason=f"no answer ({_root_cause(error)!r})")
         if 200 <= response.status_code < 300:
             rejected, reason = _partial_success(path, response.content)
@@ -74,6 +87,12 @@ class Endpoint:
 
     def close(self) -> None:
         self._session.close()
+
+    def _authorization(self) -> dict[str, str]:
+        if not self._token_file:
+            return {}
+        token = Path(self._token_file).read_text(encoding="utf-8").strip()
+        return {"Authorization": f"Bearer {token}"}
 
 
 def _root_cause(error: BaseException) -> BaseException:

@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -159,7 +160,7 @@ def test_a_hanging_endpoint_does_not_hold_up_the_other(make_telemetry: MakeTelem
         assert seqs(dead) == seqs(alive) == list(range(1, 101))
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+@pytest.mark.parametrize("status", [401, 403, 408, 429, 500, 502, 503, 504])
 def test_an_overloaded_endpoint_gets_the_same_spans_again(
     status: int, sink: OtlpSink, make_telemetry: MakeTelemetry
 ) -> None:
@@ -186,7 +187,7 @@ def test_a_request_without_an_answer_is_sent_again(sink: OtlpSink, make_telemetr
     assert seqs(sink) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 415, 301])
+@pytest.mark.parametrize("status", [400, 404, 415, 301])
 def test_a_final_refusal_is_counted_and_not_repeated(
     status: int, sink: OtlpSink, make_telemetry: MakeTelemetry
 ) -> None:
@@ -315,14 +316,36 @@ def test_retry_after_is_honoured_instead_of_the_back_off() -> None:
 )
 def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | None, sink: OtlpSink) -> None:
     sink.reply = lambda path, body: Reply(status=429, headers={"Retry-After": header} if header else {})
-    endpoint = Endpoint(sink.url, timeout_seconds=WATCHDOG_SECONDS)
+    endpoint = Endpoint(sink.url, TelemetryConfig(request_timeout_seconds=WATCHDOG_SECONDS))
     answer = endpoint.post(TRACES, b"")
     endpoint.close()
     assert (answer.later, answer.retry_after_seconds) == (True, seconds)
 
 
-def test_log_lines_never_show_the_credentials_of_a_url() -> None:
-    assert Endpoint("https://user:secret@host:4318", timeout_seconds=1.0).name == "host:4318"
+def test_secrets_are_files_because_settings_are_written_down(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="token_file") as caught:
+        TelemetryConfig(endpoints=("https://user:secret@host:4318",))
+    assert "secret" not in str(caught.value)
+    with pytest.raises(ValueError, match="token_file must be an absolute path, got 'token'"):
+        TelemetryConfig(token_file="token")
+    with pytest.raises(ValueError, match="client_cert_file and client_key_file go together"):
+        TelemetryConfig(client_key_file="/client.key")
+
+
+def test_a_token_file_that_is_not_there_yet_drops_nothing(
+    sink: OtlpSink, make_telemetry: MakeTelemetry, tmp_path: Path
+) -> None:
+    token_file = tmp_path / "token"
+    telemetry = make_telemetry(sink.url, token_file=str(token_file))
+    emit(telemetry, 3)
+    assert not telemetry.flush(0.1)
+    for unusable in (b"two\nlines", b"\xff", "\u65e5".encode()):
+        token_file.write_bytes(unusable)
+        assert not telemetry.flush(0.1)
+    assert sink.requests == []
+    token_file.write_text("a-token\n", encoding="utf-8")
+    assert telemetry.flush(WATCHDOG_SECONDS)
+    assert seqs(sink) == [1, 2, 3]
 
 
 def test_shutdown_ends_all_threads(sink: OtlpSink, make_telemetry: MakeTelemetry) -> None:
