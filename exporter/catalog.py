@@ -303,6 +303,18 @@ PUSH_REQUESTS: Final = Family(
     name=PREFIX + "exporter_push_requests_total", kind="counter", help="Push requests by HTTP status, none without an answer", labels=("status",), board="exporter"
 )
 
+FORWARD_BUFFERED: Final = Family(
+    name=PREFIX + "exporter_forward_buffered_bytes", kind="gauge", help="Bytes of trace requests that wait to be forwarded", labels=(), low=0, board="exporter"
+)
+FORWARD_OUTCOMES: Final = ("delivered", "refused", "dropped")
+FORWARD_REQUESTS: Final = Family(
+    name=PREFIX + "exporter_forward_requests_total",
+    kind="counter",
+    help="Trace requests forwarded; refused: by the receiver, for good; dropped: the oldest of a full buffer",
+    labels=("outcome",),
+    board="exporter",
+)
+
 VERSION_TRAIN_STEPS: Final = "train_steps"
 VERSION_SAMPLES: Final = "samples"
 VERSION_COMPLETE: Final = "complete"

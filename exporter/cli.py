@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 from exporter import event_log
 from exporter.config import CHOICES, ExporterConfig
@@ -69,11 +70,6 @@ def _parser() -> argparse.ArgumentParser:
         argument_default=argparse.SUPPRESS,
     )
 
-    def add(flag: str, metavar: str, kind: Callable[[str], object], field: str, text: str) -> None:
-        default = getattr(ExporterConfig(), field)
-        shown = "" if default is None else f" (default: {default})"
-        parser.add_argument(flag, metavar=metavar, type=kind, dest=field, help=text + shown)
-
     parser.add_argument(
         "--config",
         metavar="FILE",
@@ -87,42 +83,15 @@ def _parser() -> argparse.ArgumentParser:
         default=False,
         help="print the resolved settings, each with where it comes from, check the web config files, start nothing",
     )
-    add("--listen", "HOST:PORT", str, "listen", "where /metrics and the history are served")
-    add("--otlp", "HOST:PORT", str, "otlp", "where OTLP/HTTP is received")
-    add("--web-config", "FILE", _path, "web_config", "TLS and credentials of --listen")
-    add("--otlp-web-config", "FILE", _path, "otlp_web_config", "TLS and credentials of --otlp")
     parser.add_argument(
         "--insecure",
         action="store_true",
-        dest="insecure",
         help="let a listener be open to other machines without asking who they are",
     )
-    add("--max-connections", "COUNT", int, "max_connections", "most connections of each listener")
-    add("--data-dir", "DIR", _path, "data_dir", "folder of the journal")
-    add("--endpoints-file", "FILE", _path, "endpoints_file", "write the chosen addresses there, as JSON")
-    add("--grace", "SECONDS", float, "grace_seconds", "how long a version waits for missing records")
-    add(
-        "--finished-run-grace",
-        "SECONDS",
-        float,
-        "finished_run_grace_seconds",
-        "how long an ended run stays on the page",
-    )
-    add("--abandon-after", "SECONDS", float, "abandon_after_seconds", "when a silent run is given up")
-    add("--max-body-bytes", "BYTES", int, "max_body_bytes", "largest request body, also once decompressed")
-    add("--retention-days", "DAYS", float, "retention_days", "how long the journal keeps an ended run")
-    add("--series-budget", "COUNT", int, "series_budget", "most series on the page")
-    add("--window-versions", "COUNT", int, "window_versions", "fewest versions kept in the version window")
-    add("--window-seconds", "SECONDS", float, "window_seconds", "shortest stay in the version window")
-    add(
-        "--journal-mode",
-        "|".join(CHOICES["journal_mode"]),
-        str,
-        "journal_mode",
-        "rollback on network storage",
-    )
-    add("--push", "URL", str, "push", "OTLP/HTTP receiver that gets every version; empty: none")
-    add("--log-format", "|".join(CHOICES["log_format"]), str, "log_format", "form of the log on stderr")
+    for flag, metavar, kind, setting, text in _FLAGS:
+        default = getattr(ExporterConfig(), setting)
+        shown = "" if default in (None, "") else f" (default: {default})"
+        parser.add_argument(flag, metavar=metavar, type=kind, dest=setting, help=text + shown)
     return parser
 
 
@@ -130,3 +99,33 @@ def _path(text: str) -> Path:
     if not text:  # an unset variable of a script, and not the working directory
         raise argparse.ArgumentTypeError("expected a path, got an empty one")
     return Path(text)
+
+
+_FLAGS: Final[tuple[tuple[str, str, Callable[[str], object], str, str], ...]] = (
+    ("--listen", "HOST:PORT", str, "listen", "where /metrics and the history are served"),
+    ("--otlp", "HOST:PORT", str, "otlp", "where OTLP/HTTP is received"),
+    ("--web-config", "FILE", _path, "web_config", "TLS and credentials of --listen"),
+    ("--otlp-web-config", "FILE", _path, "otlp_web_config", "TLS and credentials of --otlp"),
+    ("--max-connections", "COUNT", int, "max_connections", "most connections of each listener"),
+    ("--data-dir", "DIR", _path, "data_dir", "folder of the journal"),
+    ("--endpoints-file", "FILE", _path, "endpoints_file", "write the chosen addresses there, as JSON"),
+    ("--grace", "SECONDS", float, "grace_seconds", "how long a version waits for missing records"),
+    (
+        "--finished-run-grace",
+        "SECONDS",
+        float,
+        "finished_run_grace_seconds",
+        "how long an ended run is shown",
+    ),
+    ("--abandon-after", "SECONDS", float, "abandon_after_seconds", "when a silent run is given up"),
+    ("--max-body-bytes", "BYTES", int, "max_body_bytes", "largest request body, also once decompressed"),
+    ("--retention-days", "DAYS", float, "retention_days", "how long the journal keeps an ended run"),
+    ("--series-budget", "COUNT", int, "series_budget", "most series on the page"),
+    ("--window-versions", "COUNT", int, "window_versions", "fewest versions kept in the version window"),
+    ("--window-seconds", "SECONDS", float, "window_seconds", "shortest stay in the version window"),
+    ("--journal-mode", "|".join(CHOICES["journal_mode"]), str, "journal_mode", "rollback on network storage"),
+    ("--push", "URL", str, "push", "OTLP/HTTP receiver that gets every version at its time"),
+    ("--forward-spans", "URL", str, "forward_spans", "OTLP/HTTP receiver that gets every span as it came"),
+    ("--log-format", "|".join(CHOICES["log_format"]), str, "log_format", "form of the log on stderr"),
+)
+"""Flag, what it takes, how it is read, the setting, what `--help` says."""

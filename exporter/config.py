@@ -51,6 +51,9 @@ class ExporterConfig:
     """Whether a listener may be open to other machines without asking who they are."""
     max_connections: int = 1024
     """Connections of each listener, 16 or more; the one that has been silent longest makes room for the next."""
+    forward_spans: str = ""
+    """Base URL of an OTLP/HTTP receiver that gets every span as it came (`/v1/traces` is appended); empty: none.
+    Like `push` in all else."""
     log_format: str = "text"
     """`text` (key=value) or `json`, one line per event on stderr."""
 
@@ -65,8 +68,9 @@ class ExporterConfig:
                 raise ConfigError(f"{name} must be above 0, got 0")
         if not isinstance(self.insecure, bool):
             raise ConfigError(f"insecure must be true or false, got {self.insecure!r}")
-        if self.push:
-            check_base_url("push", self.push, own=addresses.values())
+        for name in ("push", "forward_spans"):
+            if url := getattr(self, name):
+                check_base_url(name, url, own=addresses.values())
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ConfigError(f"{name} must be {' or '.join(choices)}, got {getattr(self, name)!r}")

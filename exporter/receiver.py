@@ -16,6 +16,7 @@ from starlette.routing import Route
 from exporter import otlp
 from exporter.config import ExporterConfig
 from exporter.errors import BodyTooLarge, Overloaded, RequestError, SlowRequest
+from exporter.forward import SpanForwarder
 from exporter.ingest import Ingest
 from exporter.self_metrics import SelfMetrics
 
@@ -28,9 +29,16 @@ _HELD_BODIES = 2
 class Receiver:
     """Takes OTLP/HTTP requests; never holds more than `_HELD_BODIES` x max_body_bytes of undecoded bodies."""
 
-    def __init__(self, config: ExporterConfig, ingest: Ingest, self_metrics: SelfMetrics) -> None:
+    def __init__(
+        self,
+        config: ExporterConfig,
+        ingest: Ingest,
+        self_metrics: SelfMetrics,
+        forwarder: SpanForwarder | None = None,
+    ) -> None:
         self._limit_bytes = config.max_body_bytes
         self._ingest = ingest
+        self._forwarder = forwarder
         self._self_metrics = self_metrics
         self._decoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decoder")
         self._held_bytes = 0
@@ -81,7 +89,10 @@ class Receiver:
             limit_bytes=self._limit_bytes,
         )
         message, batch = await asyncio.get_running_loop().run_in_executor(self._decoder, decode)
-        return otlp.response(signal, await self._ingest.submit(signal, message, batch), content_type)
+        reply = await self._ingest.submit(signal, message, batch)
+        if signal == "traces" and self._forwarder is not None:
+            self._forwarder.offer(message)
+        return otlp.response(signal, reply, content_type)
 
     async def _read(self, request: Request, body: bytearray) -> None:
         """Fills `body`. What is refused is still read to its end, unbuffered: a sender that is cut off in

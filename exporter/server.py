@@ -21,6 +21,7 @@ from exporter import receiver as otlp_receiver
 from exporter import scrape_pages
 from exporter.access import Access
 from exporter.config import ExporterConfig
+from exporter.forward import SpanForwarder
 from exporter.guard import RELOAD_SECONDS
 from exporter.ingest import Ingest
 from exporter.listeners import BACKLOG, Entrance, Listeners
@@ -51,15 +52,13 @@ async def serve_until_signalled(config: ExporterConfig, ingest: Ingest, listener
     scrapes = ScrapeLog()
     ingest.scrape_interval = lambda: scrapes.interval_seconds
     self_metrics = SelfMetrics(scrapes)
-    receiver = Receiver(config, ingest, self_metrics)
+    pusher, forwarder = _start_senders(config, ingest)
+    senders = [sender for sender in (pusher, forwarder) if sender is not None]
+    receiver = Receiver(config, ingest, self_metrics, forwarder)
     pages = ScrapePages(config, ingest, scrapes, self_metrics)
-    self_metrics.others.append(listeners.families)
+    self_metrics.others += [listeners.families, *(sender.families for sender in senders)]
     otlp_access = Access(receiver.app(), listeners.otlp.guard, refuse=otlp_receiver.error_response)
     scrape_access = Access(pages.app(), listeners.scrape.guard, refuse=scrape_pages.error_response)
-    pusher = None
-    if config.push:
-        pusher = Pusher(ingest.journal.path, UpstreamConfig.from_environment("metrics", config.push))
-        self_metrics.others.append(pusher.families)
     if config.endpoints_file is not None:
         listeners.write_urls(config.endpoints_file)
     try:
@@ -72,8 +71,18 @@ async def serve_until_signalled(config: ExporterConfig, ingest: Ingest, listener
         scrape_access.close()
         receiver.close()
         pages.close()
-        if pusher is not None:
-            pusher.close()
+        for sender in senders:
+            sender.close()
+
+
+def _start_senders(config: ExporterConfig, ingest: Ingest) -> tuple[Pusher | None, SpanForwarder | None]:
+    """What is asked for of the two. Raises ConfigError."""
+    push = UpstreamConfig.from_environment("metrics", config.push) if config.push else None
+    traces = UpstreamConfig.from_environment("traces", config.forward_spans) if config.forward_spans else None
+    return (
+        None if push is None else Pusher(ingest.journal.path, push),
+        None if traces is None else SpanForwarder(traces),
+    )
 
 
 async def _serve(access: Access, entrance: Entrance, stop: asyncio.Event) -> None:
