@@ -5,8 +5,10 @@ listen answers GET /api/v1/runs?  -- yes -->  shared: used, never stopped; own c
 """
 
 import asyncio
+import ctypes
 import json
 import logging
+import signal
 import sys
 import time
 from asyncio.subprocess import Process
@@ -28,6 +30,7 @@ _MISSED_PROBES = 3
 _RESTART_SECONDS = 1.0
 _STOP_SECONDS = 15.0
 _LONGEST_SCRAPE_WAIT_SECONDS = 60.0
+_PR_SET_PDEATHSIG = 1
 
 
 class Endpoints(NamedTuple):
@@ -131,6 +134,7 @@ class ExporterProcess:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C in the terminal is for the run; it stops the exporter last
+                preexec_fn=_end_with_parent,
             )
         self._child = child
         deadline = time.monotonic() + _START_SECONDS
@@ -147,6 +151,12 @@ class ExporterProcess:
             listen=endpoints.metrics.removeprefix("http://"), otlp=endpoints.otlp.removeprefix("http://")
         )
         return _endpoints(self._addresses)
+
+
+def _end_with_parent() -> None:
+    """In the child: SIGTERM, on which it flushes and stops, when the run is gone, be it by SIGKILL. Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _endpoints(addresses: ExporterAddresses) -> Endpoints:
