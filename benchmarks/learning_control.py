@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import torch
 
 from benchmarks.machine import machine
-from runtime.engine import Engine, EngineConfig
+from runtime.config import EngineConfig, GrpoConfig, ModelConfig, OptimizerConfig
+from runtime.engine import Engine
 from runtime.environment import load_environment
 from runtime.evaluation import HELD_OUT_SEED, exact_match_greedy
-from runtime.grpo import GrpoConfig, group_advantages
-from runtime.learner import Learner, OptimizerConfig
-from runtime.model import ModelConfig, build_model, export_arrays, warm_start
+from runtime.grpo import group_advantages
+from runtime.learner import Learner
+from runtime.model import build_model, export_arrays, warm_start
 from runtime.types import Sample, Ticket
 
 ENVIRONMENT = "runtime.sort_task:SortTask"

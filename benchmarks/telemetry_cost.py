@@ -17,9 +17,9 @@ from functools import partial
 import torch
 
 from benchmarks.machine import machine
-from runtime.grpo import GrpoConfig
-from runtime.learner import Learner, OptimizerConfig
-from runtime.model import ModelConfig, build_model
+from runtime.config import GrpoConfig, ModelConfig, OptimizerConfig
+from runtime.learner import Learner
+from runtime.model import build_model
 from runtime.telemetry import schema
 from runtime.telemetry.config import Identity, TelemetryConfig
 from runtime.telemetry.emitter import Telemetry
@@ -42,7 +42,15 @@ print(server.server_port, flush=True)
 server.serve_forever()
 """
 
-DISTRIBUTIONS = ("reward", "staleness", "update_lag", "response_span", "response_length", "step", "queue_wait")
+DISTRIBUTIONS = (
+    "reward",
+    "staleness",
+    "update_lag",
+    "response_span",
+    "response_length",
+    "step",
+    "queue_wait",
+)
 SAMPLES, GROUP_SIZE, TOKENS = 32, 8, 7
 """Of a train step of the default run."""
 SPANS = 1000

@@ -33,7 +33,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
-from runtime.config import RunConfig, dump_config
+from runtime.config import RunConfig
+from runtime.config_sources import dump_config
 from runtime.crew import Crew
 from runtime.errors import RunFailedError
 from runtime.exporter_process import ExporterProcess
@@ -51,6 +52,10 @@ class Interrupt:
         self.first = asyncio.Event()
         self.second = asyncio.Event()
         self.number = 0
+        self.listen()
+
+    def listen(self) -> None:
+        """Take the signals, from whoever has them."""
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._receive, number)
 
@@ -73,10 +78,17 @@ async def run(config: RunConfig) -> int:
     (config.folder / "config.yaml").write_text(dump_config(config))
     async with _telemetry_target(config) as (config, exporter, metrics_url):
         _say(f"starting {config.run_id}; its files are in {config.folder}")
+        _say("starting Ray")
         async with ray_cluster():
+            # Ray has put a handler of its own before ours: it aborts the process three seconds after a SIGTERM.
+            interrupt.listen()
+            _say(
+                "starting the actors: they load torch and build the model, the trainer warms the embedded one up"
+            )
             crew = Crew(config)
             with LiveView(versions=config.versions, metrics_url=metrics_url) as view:
                 status = await _work(crew, view, interrupt, config)
+            _say("ending the actors" + ("; evaluating the final weights" * (status == schema.COMPLETED)))
             reports = await crew.end(status)
         wall_seconds = time.monotonic() - started
         summary = build_summary(config, status=status, wall_seconds=wall_seconds, reports=reports)
@@ -86,7 +98,8 @@ async def run(config: RunConfig) -> int:
         if exporter is not None and exporter.owned:
             # Nothing else is left to stop: from here on any signal means this wait.
             interrupt.first.set()
-            _say(f"waiting until the last version has been scraped from {metrics_url} (Ctrl-C skips)")
+            _say("waiting until the exporter has sealed the last version and whoever scrapes")
+            _say(f"{metrics_url} has seen it, a minute or so at most (Ctrl-C skips)")
             await race(exporter.published(config.run_id), interrupt.second.wait())
     if status == schema.STOPPED:
         return 128 + interrupt.number

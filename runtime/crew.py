@@ -28,9 +28,9 @@ T = TypeVar("T")
 
 _HEARTBEAT_SECONDS = 1.0
 _START_SECONDS = 600.0
-"""An actor answers for the first time when it has imported everything."""
+"""Until version 0 is out: an actor may not answer while it imports torch, and the first time from a cold disk."""
 _SILENCE_SECONDS = 25.0
-"""An actor whose loop does not answer for so long counts as failed."""
+"""Afterwards, an actor whose loop does not answer for so long counts as failed."""
 _STOP_SECONDS = 8.0
 """Patience with each of the three steps of the end, so that a failed run is over within 30 s."""
 _EVALUATION_SECONDS = 600.0
@@ -105,8 +105,9 @@ class Crew:
 
     async def _show_versions(self, view: LiveView) -> None:
         # A trainer that cannot answer is the business of those who watch it.
-        with suppress(RayError):
+        with suppress(RayError, RunFailedError):
             while reports := await self._trainer.versions_after.remote(self._version):
+                view.refresh(await self._statuses(_SILENCE_SECONDS))
                 for report in reports:
                     self._version = report.version
                     view.version(report)
@@ -114,17 +115,21 @@ class Crew:
     async def _watch_heartbeats(self, view: LiveView) -> NoReturn:
         patience = _START_SECONDS
         while True:
-            trainer, queue, *rollouters = await asyncio.gather(
-                _answer("trainer", self._trainer.status.remote(), patience),
-                _answer("queue", self._queue.status.remote(), patience),
-                *(
-                    _answer(f"rollouter {slot}", rollouter.status.remote(), patience)
-                    for slot, rollouter in self._rollouters.items()
-                ),
-            )
-            view.refresh(Statuses(trainer, queue, rollouters))
-            patience = _SILENCE_SECONDS
+            statuses = await self._statuses(patience)
+            view.refresh(statuses)
+            patience = _START_SECONDS if statuses.trainer.param_version < 0 else _SILENCE_SECONDS
             await asyncio.sleep(_HEARTBEAT_SECONDS)
+
+    async def _statuses(self, patience_seconds: float) -> Statuses:
+        trainer, queue, *rollouters = await asyncio.gather(
+            _answer("trainer", self._trainer.status.remote(), patience_seconds),
+            _answer("queue", self._queue.status.remote(), patience_seconds),
+            *(
+                _answer(f"rollouter {slot}", rollouter.status.remote(), patience_seconds)
+                for slot, rollouter in self._rollouters.items()
+            ),
+        )
+        return Statuses(trainer, queue, rollouters)
 
 
 def _actor(role: type, gpus: float) -> Any:

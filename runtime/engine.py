@@ -11,7 +11,6 @@ Shapes: B responses now decoding, T tokens of this forward pass, S columns of th
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,30 +18,10 @@ import torch
 from torch.nn.functional import pad
 from transformers import DynamicCache, PreTrainedModel
 
-from runtime.errors import RuntimeConfigError
+from runtime.config import EngineConfig
 from runtime.model import autocast, load_arrays
 from runtime.tokenizer import Tokenizer
 from runtime.types import Response, Sample, Ticket
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EngineConfig:
-    """How many responses decode together, and how each of them is sampled."""
-
-    capacity_responses: int = 256
-    """Responses that decode together, at least 1."""
-    max_new_tokens: int = 7
-    """Tokens after which a response ends with `length`, at least 1."""
-    temperature: float = 1.0
-    """Divides the logits before sampling; 0 is greedy."""
-
-    def __post_init__(self) -> None:
-        if self.capacity_responses < 1:
-            raise RuntimeConfigError(f"capacity_responses must be at least 1, got {self.capacity_responses}")
-        if self.max_new_tokens < 1:
-            raise RuntimeConfigError(f"max_new_tokens must be at least 1, got {self.max_new_tokens}")
-        if not 0.0 <= self.temperature < float("inf"):
-            raise RuntimeConfigError(f"temperature must be 0 (greedy) or more, got {self.temperature}")
 
 
 class Engine:

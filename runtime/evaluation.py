@@ -2,7 +2,8 @@
 
 from transformers import PreTrainedModel
 
-from runtime.engine import Engine, EngineConfig
+from runtime.config import EngineConfig
+from runtime.engine import Engine
 from runtime.environment import Environment
 from runtime.tokenizer import Tokenizer
 from runtime.types import Ticket

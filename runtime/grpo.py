@@ -8,29 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from runtime.errors import RuntimeConfigError
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GrpoConfig:
-    """The trust region around the behaviour policy, and the entropy bonus."""
-
-    clip_low: float = 0.2
-    """The importance ratio is clipped below 1 - clip_low, 0..1."""
-    clip_high: float = 0.28
-    """The importance ratio is clipped above 1 + clip_high, at least 0."""
-    entropy_coefficient: float = 0.01
-    """Weight of the entropy bonus in the loss, at least 0."""
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.clip_low <= 1.0:
-            raise RuntimeConfigError(f"clip_low must be in 0..1, got {self.clip_low}")
-        if not self.clip_high >= 0.0:
-            raise RuntimeConfigError(f"clip_high must be at least 0, got {self.clip_high}")
-        if not self.entropy_coefficient >= 0.0:
-            raise RuntimeConfigError(
-                f"entropy_coefficient must be at least 0, got {self.entropy_coefficient}"
-            )
+from runtime.config import GrpoConfig
 
 
 def group_advantages(rewards: Tensor) -> tuple[Tensor, Tensor]:

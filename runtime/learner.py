@@ -3,7 +3,6 @@
 Shapes: P samples, G responses of each, R responses that are trained on, T tokens, N response tokens, V vocabulary.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
@@ -12,49 +11,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from runtime.errors import RuntimeConfigError
-from runtime.grpo import GrpoConfig, TokenLoss, group_advantages, token_loss
+from runtime.config import GrpoConfig, OptimizerConfig
+from runtime.grpo import TokenLoss, group_advantages, token_loss
 from runtime.model import autocast, right_pad
 from runtime.tokenizer import Tokenizer
 from runtime.types import Sample
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OptimizerConfig:
-    """AdamW; the learning rate warms up linearly, then falls linearly to `final_fraction` of its peak."""
-
-    learning_rate: float = 1e-3
-    """Peak, above 0. 2e-3 is unstable on the default task."""
-    warmup_steps: int = 5
-    """Steps until the peak, at least 0."""
-    total_steps: int = 320
-    """Steps of the whole run, at least 1; later steps keep the final rate."""
-    final_fraction: float = 0.1
-    """Of the peak, 0..1. A constant rate (1) wobbles by 0.1 to 0.2 exact match late in the default run."""
-    betas: tuple[float, float] = (0.9, 0.95)
-    """Decay of the first and second moment, each at least 0 and below 1."""
-    weight_decay: float = 0.0
-    """At least 0."""
-    max_grad_norm: float = 1.0
-    """The gradient's norm is clipped to it, above 0."""
-
-    def __post_init__(self) -> None:
-        for name in ("learning_rate", "total_steps", "max_grad_norm"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise RuntimeConfigError(f"{name} must be above 0, got {getattr(self, name)}")
-        for name in ("warmup_steps", "weight_decay"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise RuntimeConfigError(f"{name} must be at least 0, got {getattr(self, name)}")
-        if not 0 <= self.final_fraction <= 1:
-            raise RuntimeConfigError(f"final_fraction must be in 0..1, got {self.final_fraction}")
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise RuntimeConfigError(f"betas must be at least 0 and below 1, got {self.betas}")
-
-    def learning_rate_at(self, step: int) -> float:
-        """The rate of step 1, 2, 3, ...: with the defaults 2e-4 at step 1 and 1e-4 at step 320."""
-        warmup = min(1.0, step / self.warmup_steps) if self.warmup_steps else 1.0
-        decay = 1.0 - (1.0 - self.final_fraction) * min(1.0, step / self.total_steps)
-        return self.learning_rate * min(warmup, decay)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

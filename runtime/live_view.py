@@ -44,8 +44,11 @@ class LiveView:
             self._live.stop()
 
     def refresh(self, statuses: Statuses) -> None:
+        starting = self._statuses is None or self._statuses.trainer.param_version < 0
         self._statuses = statuses
         self._draw()
+        if starting and statuses.trainer.param_version >= 0 and not self._console.is_terminal:
+            self._print("training has begun")
 
     def version(self, report: VersionReport) -> None:
         """A version was published."""

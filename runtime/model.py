@@ -3,32 +3,14 @@
 Shapes: B rows, T tokens.
 """
 
-from dataclasses import dataclass
-from pathlib import Path
-
 import numpy as np
 import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
+from runtime.config import ModelConfig
 from runtime.environment import Environment
-from runtime.errors import RuntimeConfigError
 from runtime.tokenizer import HuggingFaceTokenizer, SymbolTokenizer, Tokenizer
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelConfig:
-    """Which policy is trained."""
-
-    path: str = ""
-    """Directory of a Hugging Face causal LM with its tokenizer; empty: the embedded 84 k-parameter Llama."""
-
-    def __post_init__(self) -> None:
-        if self.path and not (Path(self.path) / "config.json").is_file():
-            raise RuntimeConfigError(
-                f"path must be a Hugging Face model directory, got {self.path!r}, which has no config.json; "
-                "save one there with save_pretrained(), or leave it empty for the embedded model"
-            )
 
 
 def build_model(config: ModelConfig, *, seed: int, device: torch.device) -> tuple[PreTrainedModel, Tokenizer]:

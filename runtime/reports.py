@@ -92,5 +92,6 @@ class TrainerReport:
     exact_match_greedy: float | None
     times: StateTimes
     active_intervals: list[tuple[int, int]]
-    device: str
+    device: str | None
+    """None if the run ended before it was known."""
     telemetry: TelemetryStats

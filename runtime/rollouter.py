@@ -13,14 +13,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from runtime.config import RunConfig
-from runtime.device import actor_device
-from runtime.engine import Engine
 from runtime.environment import load_environment
 from runtime.errors import EnvironmentFailedError
-from runtime.model import build_model
 from runtime.race import race
 from runtime.reports import RollouterReport, RollouterStatus, StateTimes
 from runtime.run_end import end_telemetry
@@ -33,6 +30,9 @@ from runtime.telemetry.partial import Partial
 from runtime.telemetry.state_clock import StateClock, Window
 from runtime.types import Sample, Ticket
 from runtime.weight_sync import Arrays, LoadReport
+
+if TYPE_CHECKING:
+    from runtime.engine import Engine
 
 T = TypeVar("T")
 
@@ -120,7 +120,12 @@ class Rollouter:
         self._work.set()
         return await loaded
 
-    def _build(self) -> tuple[Engine, Scorer]:
+    def _build(self) -> tuple["Engine", Scorer]:
+        # Here: torch takes seconds to import, the actor answers meanwhile, and the driver never needs it.
+        from runtime.device import actor_device
+        from runtime.engine import Engine
+        from runtime.model import build_model
+
         config, device = self._config, actor_device()
         model, tokenizer = build_model(config.model, seed=config.seed, device=device)
         # Slots must not sample the same responses; the stride keeps seeds of neighbouring runs apart.

@@ -21,7 +21,7 @@ def main(argv: Sequence[str]) -> int:
     # After the flags: `--help` need not wait for torch.
     import asyncio
 
-    from runtime.config import dump_config, load_config
+    from runtime.config_sources import dump_config, load_config
     from runtime.controller import run
     from runtime.environment import load_environment
 

@@ -1,10 +1,11 @@
 """Text to token ids and back, for the embedded model and for Hugging Face models."""
 
-from typing import Protocol
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Protocol
 
 from runtime.errors import RuntimeConfigError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 class Tokenizer(Protocol):
@@ -45,7 +46,7 @@ class SymbolTokenizer:
 class HuggingFaceTokenizer:
     """The tokenizer of a Hugging Face model directory. Raises RuntimeConfigError without an end token."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
         eos_id, pad_id = tokenizer.eos_token_id, tokenizer.pad_token_id
         if not isinstance(eos_id, int):
             raise RuntimeConfigError(

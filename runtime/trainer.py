@@ -1,7 +1,9 @@
 """The trainer actor: samples in, optimizer steps, and a publication after every N of them.
 
-    queue -- take --> assemble -> step -> settle --+--> next step
-                                                   +--> after N steps: weight sync -> on_sync
+    queue -- take --> assemble -> step -> (settle) --+--> next step
+                                                     +--> after N steps: weight sync -> (on_sync)
+
+What is in parentheses the queue is told while the trainer goes on: it is answered before the queue is told more.
 
     waits for        woken by
     a batch          rollouters that put, or the end of the data
@@ -14,19 +16,15 @@ works in a thread of its own, so that the actor answers at any moment.
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import compress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from runtime.config import RunConfig
-from runtime.device import actor_device
 from runtime.environment import load_environment
 from runtime.errors import EnvironmentFailedError
-from runtime.evaluation import HELD_OUT_SEED, exact_match_greedy
-from runtime.learner import Learner, StepResult
-from runtime.model import build_model, export_arrays, warm_start
 from runtime.progress import Lags, Progress
 from runtime.race import race
 from runtime.reports import TrainerReport, TrainerStatus, VersionReport
@@ -38,6 +36,9 @@ from runtime.telemetry.emitter import Telemetry
 from runtime.telemetry.partial import Partial
 from runtime.telemetry.state_clock import StateClock, Window
 from runtime.weight_sync import Arrays, SyncReport, sync_weights
+
+if TYPE_CHECKING:
+    from runtime.learner import StepResult
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -57,9 +58,10 @@ class Trainer:
         self._clock = self._telemetry.clock
         self._states = StateClock(schema.TRAINER_STATES, start_ns=self._clock.now_ns())
         self._states.enter("starting", self._clock.now_ns())
-        self._device = actor_device()
         self._learner_thread = ThreadPoolExecutor(1, thread_name_prefix="learner")
         self._stop = asyncio.Event()
+        self._device: str | None = None
+        self._told: asyncio.Future[None] | None = None
         self._ended = False
         self._changed = asyncio.Condition()
         self._progress = Progress()
@@ -92,6 +94,7 @@ class Trainer:
             await self._train(taken)
             if self._progress.steps_in_window == self._config.steps_per_version:
                 await self._publish()
+        await self._booked()
         if not self._progress.steps:
             reason = await self._queue.last_failure.remote() or "the environment has no prompt"
             raise EnvironmentFailedError(f"there was nothing to train on: {reason}")
@@ -125,7 +128,7 @@ class Trainer:
             exact_match_greedy=greedy,
             times=progress.times,
             active_intervals=self._states.active_intervals(),
-            device=str(self._device),
+            device=self._device,
             telemetry=stats,
         )
 
@@ -145,14 +148,27 @@ class Trainer:
             self._changed.notify_all()
 
     def _build(self) -> None:
-        config = self._config
-        self._model, self._tokenizer = build_model(config.model, seed=config.seed, device=self._device)
+        # Here: torch takes seconds to import, the actor answers meanwhile, and the driver never needs it.
+        from runtime.device import actor_device
+        from runtime.learner import Learner
+        from runtime.model import build_model, warm_start
+
+        config, device = self._config, actor_device()
+        self._device = str(device)
+        self._model, self._tokenizer = build_model(config.model, seed=config.seed, device=device)
         if not config.model.path:
             environment = load_environment(config.environment, seed=config.seed + WARM_START_SEED_OFFSET)
             warm_start(self._model, self._tokenizer, environment)
-        self._learner = Learner(self._model, self._tokenizer, config.grpo, config.optimizer, self._device)
+        self._learner = Learner(self._model, self._tokenizer, config.grpo, config.optimizer, device)
+
+    def _export(self) -> Arrays:
+        from runtime.model import export_arrays
+
+        return export_arrays(self._model)
 
     def _evaluate(self) -> float | None:
+        from runtime.evaluation import HELD_OUT_SEED, exact_match_greedy
+
         environment = load_environment(self._config.environment, seed=HELD_OUT_SEED)
         max_new_tokens = self._config.engine.max_new_tokens
         try:
@@ -174,6 +190,7 @@ class Trainer:
 
         with self._state("waiting_samples"):
             await race(self._stop.wait(), take())
+            await self._booked()
         return None if self._stop.is_set() else taken[0]
 
     async def _train(self, taken: TakenBatch) -> None:
@@ -185,13 +202,15 @@ class Trainer:
         with self._state("training"):
             result = await self._in_learner_thread(lambda: self._learner.step(batch))
         end_ns = self._clock.now_ns()
-        progress.end_step(samples, updated=result.updated)
-        self._emit_step(taken, result, lags, start_ns, end_ns)
         ticket_ids = [sample.ticket.ticket_id for sample in samples]
         dropped = [not kept for kept in batch.kept]
-        await self._queue.settle.remote(
-            list(compress(ticket_ids, batch.kept)), list(compress(ticket_ids, dropped))
+        self._tell(
+            self._queue.settle.remote(
+                list(compress(ticket_ids, batch.kept)), list(compress(ticket_ids, dropped))
+            )
         )
+        progress.end_step(samples, updated=result.updated)
+        self._emit_step(taken, result, lags, start_ns, end_ns)
 
     async def _publish(self) -> None:
         """Give the weights to every rollouter as the next version; the first time, as version 0."""
@@ -199,7 +218,7 @@ class Trainer:
         version, steps = progress.version + 1, progress.steps_in_window
         start_ns = self._clock.now_ns()
         with self._state("weight_sync"):
-            arrays: Arrays = await self._in_learner_thread(lambda: export_arrays(self._model))
+            arrays = await self._in_learner_thread(self._export)
             report = await sync_weights(arrays, version, self._rollouters)
         end_ns = self._clock.now_ns()
         window = self._states.close_window(end_ns)
@@ -208,10 +227,19 @@ class Trainer:
             self._states.leave("starting", end_ns)
         progress.publish(window if version else None)
         await self._notify()
-        await self._queue.on_sync.remote(version)
+        await self._booked()
+        self._tell(self._queue.on_sync.remote(version))
+
+    def _tell(self, answer: Awaitable[None]) -> None:
+        self._told = asyncio.ensure_future(answer)
+
+    async def _booked(self) -> None:
+        """Returns when the queue has answered what it was told last."""
+        if self._told is not None:
+            await self._told
 
     def _emit_step(
-        self, taken: TakenBatch, result: StepResult, lags: Lags, start_ns: int, end_ns: int
+        self, taken: TakenBatch, result: "StepResult", lags: Lags, start_ns: int, end_ns: int
     ) -> None:
         seconds = (end_ns - start_ns) / 1e9
         values = {

@@ -117,8 +117,9 @@ def test_imports_follow_the_arrows() -> None:
         (["asyncrl"], ["torch", "ray", "transformers", "opentelemetry.sdk", "starlette"]),
         (["exporter.server"], ["torch", "ray", "transformers"]),
         (TELEMETRY_MODULES, ["torch", "ray", "transformers", "prometheus_client"]),
+        (["runtime.run", "runtime.controller", "runtime.sample_queue"], ["torch", "transformers"]),
     ],
-    ids=["asyncrl", "exporter.server", "runtime.telemetry"],
+    ids=["asyncrl", "exporter.server", "runtime.telemetry", "driver and queue"],
 )
 def test_importing_leaves_the_heavy_packages_out(modules: list[str], unwanted: list[str]) -> None:
     code = f"import sys, {', '.join(modules)}; print(sorted(sys.modules.keys() & set({unwanted})))"

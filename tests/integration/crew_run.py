@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from runtime.config import RunConfig, load_config
+from runtime.config import RunConfig
+from runtime.config_sources import load_config
 from runtime.crew import Crew
 from runtime.errors import RunFailedError
 from runtime.live_view import LiveView

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import yaml
 from runtime.telemetry import schema
 from tests.otlp_sink import OtlpSink
 from tests.page import check_page
-from tests.processes import alive, descendants
+from tests.processes import alive, descendants, find
 from tests.wire import scrape_until
 
 WATCHDOG_SECONDS = 200.0
@@ -62,9 +62,15 @@ class Run:
         document: dict[str, Any] = json.loads((self.folder / "summary.json").read_text())
         return document
 
-    def left_behind(self) -> dict[int, str]:
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Returns when it holds; fails when the run has ended before."""
+        while not condition():
+            assert self.process.poll() is None, self.output.read_text()
+            time.sleep(0.1)
+
+    def left_behind(self, patience_seconds: float = 10.0) -> dict[int, str]:
         """The processes of the run that outlive it by more than the kernel takes to bury them."""
-        deadline = time.monotonic() + 10.0
+        deadline = time.monotonic() + patience_seconds
         while (left := alive(self.children)) and time.monotonic() < deadline:
             time.sleep(0.1)
         return left
@@ -86,13 +92,21 @@ def test_completed_run_leaves_its_files_its_last_page_and_no_process(tmp_path: P
     free_ports = ("exporter.listen=127.0.0.1:0", "exporter.otlp=127.0.0.1:0")
     with start(tmp_path, "versions=3", "rollouters=2", *free_ports) as run:
         endpoints = run.folder / "endpoints.json"
-        while not endpoints.exists():
-            assert run.process.poll() is None, run.output.read_text()
-            time.sleep(0.1)
+        run.wait_for(endpoints.exists)
         url = json.loads(endpoints.read_text())["metrics"]
         completed = {"run": "small", "status": "completed"}
         page = scrape_until(url, lambda page: page.value("asyncrl_run_status", **completed) == 1.0)
         assert run.wait() == 0, run.output.read_text()
+    said = run.output.read_text()
+    stages = (
+        "starting Ray",
+        "starting the actors",
+        "training has begun",
+        "version 1/3",
+        "ending the actors",
+        "waiting",
+    )
+    assert sorted(stages, key=said.index) == list(stages), said
     check_page(page.text, page.content_type)
     summary = run.summary()
     assert (summary["status"], summary["versions_published"], summary["train_steps"]) == ("completed", 3, 6)
@@ -106,7 +120,7 @@ def test_completed_run_leaves_its_files_its_last_page_and_no_process(tmp_path: P
     assert outcomes == {outcome: account[outcome] for outcome in schema.OUTCOMES}
     assert yaml.safe_load((run.folder / "config.yaml").read_text())["rollouters"] == 2
     assert (run.folder / "journal").is_dir()
-    assert "version 3/3" in run.output.read_text()
+    assert "version 3/3" in said
     assert run.left_behind() == {}
 
 
@@ -122,12 +136,51 @@ def test_signal_stops_the_run_with_its_partial_window(tmp_path: Path, number: si
             assert run.wait() == 128 + number, run.output.read_text()
         steps = sink.named(schema.TRAIN_STEP)
         ends = {span.resource[schema.ROLE]: span.attributes for span in sink.named(schema.RUN_END)}
+    assert "*** SIGTERM" not in run.output.read_text(), (
+        "Ray's handler, which aborts what takes longer than 3 s"
+    )
     assert run.summary()["status"] == "stopped"
     assert run.summary()["train_steps"] == len(steps)
     assert {end[schema.STATUS] for end in ends.values()} == {"stopped"}
     assert set(ends) == {schema.TRAINER, schema.ROLLOUTER_ROLE, schema.QUEUE}
     assert schema.STATE_SECONDS_PREFIX + "training" in ends[schema.TRAINER]
     assert run.left_behind() == {}
+
+
+def test_killed_controller_takes_its_exporter_ray_and_all_actors_with_it(tmp_path: Path) -> None:
+    free_ports = ("exporter.listen=127.0.0.1:0", "exporter.otlp=127.0.0.1:0")
+    with start(tmp_path, "versions=1000000", *free_ports) as run:
+        run.wait_for(lambda: "version 1/" in run.output.read_text())
+        run.children = set(descendants(run.process.pid))
+        commands = " ".join(alive(run.children).values())
+        for part in (
+            "-m exporter",
+            "raylet",
+            "gcs_server",
+            "ray::Trainer",
+            "ray::Rollouter",
+            "ray::SampleQueue",
+        ):
+            assert part in commands
+        run.process.kill()
+        run.process.wait()
+        left = run.left_behind(30.0)
+    # Ray's two agents first try for a minute to tell its dead head; they go then.
+    assert [command for command in left.values() if not command.endswith("Agent")] == []
+    assert "stopped" in (run.folder / "exporter.log").read_text(), "it flushed and stopped in order"
+
+
+def test_neither_the_driver_nor_the_queue_pays_for_torch(tmp_path: Path) -> None:
+    with start(tmp_path, "versions=1000000", "telemetry.endpoints=[http://127.0.0.1:9]") as run:
+        run.wait_for(lambda: "version 1/" in run.output.read_text())
+        pids = {"driver": run.process.pid, "queue": find(run.process.pid, "ray::SampleQueue")}
+        pids["trainer"] = find(run.process.pid, "ray::Trainer")
+        with_torch = [
+            name for name, pid in pids.items() if "libtorch" in Path(f"/proc/{pid}/maps").read_text()
+        ]
+        run.process.terminate()
+        assert run.wait() == 128 + signal.SIGTERM
+    assert with_torch == ["trainer"]
 
 
 def test_failed_run_says_why_and_exits_1(tmp_path: Path) -> None:

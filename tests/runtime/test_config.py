@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.config import RunConfig, dump_config, load_config
+from runtime.config import RunConfig
+from runtime.config_sources import dump_config, load_config
 from runtime.errors import RuntimeConfigError
 
 

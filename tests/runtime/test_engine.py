@@ -18,7 +18,8 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from runtime.engine import Engine, EngineConfig
+from runtime.config import EngineConfig
+from runtime.engine import Engine
 from runtime.errors import RuntimeConfigError
 from runtime.model import export_arrays, load_arrays
 from runtime.tokenizer import SymbolTokenizer

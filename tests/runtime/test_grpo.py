@@ -5,8 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.config import GrpoConfig
 from runtime.errors import RuntimeConfigError
-from runtime.grpo import GrpoConfig, TokenLoss, group_advantages, token_loss
+from runtime.grpo import TokenLoss, group_advantages, token_loss
 
 NO_ENTROPY = GrpoConfig(entropy_coefficient=0.0)
 

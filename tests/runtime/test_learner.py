@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from runtime.engine import Engine, EngineConfig
+from runtime.config import EngineConfig, GrpoConfig, ModelConfig, OptimizerConfig
+from runtime.engine import Engine
 from runtime.errors import RuntimeConfigError
-from runtime.grpo import GrpoConfig
-from runtime.learner import Batch, Learner, OptimizerConfig
-from runtime.model import ModelConfig, build_model, export_arrays
+from runtime.learner import Batch, Learner
+from runtime.model import build_model, export_arrays
 from runtime.types import Prompt, Sample, Ticket
 
 CPU = torch.device("cpu")

@@ -24,12 +24,15 @@ STATUSES = Statuses(
 
 
 def test_without_a_terminal_each_version_is_one_plain_line(capsys: pytest.CaptureFixture[str]) -> None:
+    starting = TrainerStatus(state="starting", param_version=-1, steps=0)
     with LiveView(versions=80, metrics_url="http://127.0.0.1:9810/metrics") as view:
-        view.refresh(STATUSES)
+        for statuses in (STATUSES._replace(trainer=starting), STATUSES, STATUSES):
+            view.refresh(statuses)
         view.version(REPORT)
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         "metrics on http://127.0.0.1:9810/metrics",
+        "training has begun",
         "version 3/80  reward 0.500  exact 0.250  staleness 0.50  queue 0/192  trainer idle -  rollout idle 0.30  "
         "samples/s 64",
     ]

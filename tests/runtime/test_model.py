@@ -9,11 +9,12 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from runtime.engine import Engine, EngineConfig
+from runtime.config import EngineConfig, ModelConfig
+from runtime.engine import Engine
 from runtime.environment import load_environment
 from runtime.errors import RuntimeConfigError
 from runtime.evaluation import HELD_OUT_SEED, exact_match_greedy
-from runtime.model import ModelConfig, build_model, export_arrays, load_arrays, warm_start
+from runtime.model import build_model, export_arrays, load_arrays, warm_start
 from runtime.tokenizer import SymbolTokenizer
 from runtime.types import Prompt, Ticket
 

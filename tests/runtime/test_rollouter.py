@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from runtime.config import RunConfig, load_config
+from runtime.config import RunConfig
+from runtime.config_sources import load_config
 from runtime.errors import EnvironmentFailedError
 from runtime.model import build_model, export_arrays
 from runtime.reports import RollouterReport, RollouterStatus

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runtime.config import load_config
+from runtime.config_sources import load_config
 from runtime.sample_queue import CLOSED, Grant, SampleQueue
 from runtime.telemetry import schema
 from runtime.types import Response, Sample, Ticket

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.config import load_config
+from runtime.config_sources import load_config
 from runtime.reports import RollouterReport, StateTimes
 from runtime.summary import Interval, Reports, build_summary, overlap_ratio
 from runtime.telemetry.emitter import TelemetryStats
