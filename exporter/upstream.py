@@ -75,11 +75,14 @@ class UpstreamConfig:
 
 def check_base_url(name: str, url: object, *, own: Iterable[tuple[str, int]]) -> None:
     """Raises ConfigError for what is no base URL, or is one of our `own` listeners (host, port)."""
+    parts = urlsplit("")
     try:
-        parts = urlsplit(url) if isinstance(url, str) else urlsplit("")
+        parts = urlsplit(url if isinstance(url, str) else "")
         host, port = parts.hostname or "", parts.port or {"http": 80, "https": 443}[parts.scheme]
     except (ValueError, KeyError):
         host, port = "", 0
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError(f"{name} must not carry credentials; put them into {_PREFIX}HEADERS")
     if not host or parts.query or parts.fragment:
         raise ConfigError(f"{name} must be http(s)://HOST[:PORT][/PATH], got {url!r}")
     if parts.path.rstrip("/").endswith(("/v1/metrics", "/v1/traces")):
