@@ -45,6 +45,8 @@ JSON = "application/json"
 _LARGEST_WEIGHT = 2_000_000
 """Attributes of one request, its records counting 8 each: two bytes can be an empty span of 400 bytes here."""
 _RECORD_WEIGHT = 8
+_MOST_JSON_VALUES = 500_000
+"""Of one OTLP JSON request: 3 s of decoding, in which other requests wait. As protobuf it is 40 times as fast."""
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -96,8 +98,8 @@ def _gunzip(body: bytes, limit_bytes: int) -> bytes:
 
 
 def _protobuf_of_json(signal: Signal, body: bytes) -> bytes:
-    if sum(map(body.count, (b"{", b"[", b","))) > _LARGEST_WEIGHT:
-        raise BodyTooLarge(f"body holds more than {_LARGEST_WEIGHT} JSON values")
+    if sum(map(body.count, (b"{", b"[", b","))) > _MOST_JSON_VALUES:
+        raise BodyTooLarge(f"body holds more than {_MOST_JSON_VALUES} JSON values")
     message = ExportTraceServiceRequest() if signal == "traces" else ExportMetricsServiceRequest()
     try:
         document = _with_base64_ids(json.loads(body))

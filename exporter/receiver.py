@@ -6,6 +6,7 @@ read (bounded) -> decode (one thread, one body at a time) -> Ingest.submit (afte
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 
 from starlette.applications import Starlette
@@ -26,6 +27,19 @@ _HELD_BODIES = 2
 """All bodies being received together may hold this many times the limit of one."""
 
 
+@dataclass(eq=False, kw_only=True, slots=True)
+class _Body:
+    """One that is being received, or decoded once it is `complete`."""
+
+    content: bytearray = field(default_factory=bytearray)
+    complete: bool = False
+    refusal: RequestError | None = None
+
+    def refuse(self, error: RequestError) -> None:
+        self.refusal = error
+        self.content.clear()
+
+
 class Receiver:
     """Takes OTLP/HTTP requests; never holds more than `_HELD_BODIES` x max_body_bytes of undecoded bodies."""
 
@@ -41,7 +55,7 @@ class Receiver:
         self._forwarder = forwarder
         self._self_metrics = self_metrics
         self._decoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decoder")
-        self._held_bytes = 0
+        self._bodies: set[_Body] = set()
 
     def app(self) -> Starlette:
         """The ASGI application."""
@@ -66,16 +80,17 @@ class Receiver:
 
     async def _answer(self, signal: otlp.Signal, request: Request) -> Response:
         content_type = request.headers.get("content-type", "")
-        body = bytearray()
+        body = _Body()
+        self._bodies.add(body)
         try:
             await self._read(request, body)
-            reply = await self._submit(signal, request, bytes(body))
+            reply = await self._submit(signal, request, bytes(body.content))
         except RequestError as error:
             return error_response(error, content_type)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody is left to read it
         finally:
-            self._held_bytes -= len(body)
+            self._bodies.remove(body)
         return Response(reply, headers={"content-type": otlp.media_type(content_type)})
 
     async def _submit(self, signal: otlp.Signal, request: Request, body: bytes) -> bytes:
@@ -94,31 +109,34 @@ class Receiver:
             self._forwarder.offer(message)
         return otlp.response(signal, reply, content_type)
 
-    async def _read(self, request: Request, body: bytearray) -> None:
+    async def _read(self, request: Request, body: _Body) -> None:
         """Fills `body`. What is refused is still read to its end, unbuffered: a sender that is cut off in
         mid-body sees a reset connection in place of the answer."""
-        refusal: RequestError | None = None
         try:
             async with asyncio.timeout(_BODY_SECONDS):
                 async for chunk in request.stream():
-                    refusal = refusal or self._refuse(len(body) + len(chunk), len(chunk))
-                    if refusal is None:
-                        self._held_bytes += len(chunk)
-                        body += chunk
-                    elif body:
-                        self._held_bytes -= len(body)
-                        body.clear()
+                    self._make_room(body, len(chunk))
+                    if body.refusal is None:
+                        body.content += chunk
         except TimeoutError:
-            raise refusal or SlowRequest(f"the body was not in within {_BODY_SECONDS:g} s") from None
-        if refusal is not None:
-            raise refusal
+            raise body.refusal or SlowRequest(f"the body was not in within {_BODY_SECONDS:g} s") from None
+        if body.refusal is not None:
+            raise body.refusal
+        body.complete = True
 
-    def _refuse(self, body_bytes: int, more_bytes: int) -> RequestError | None:
-        if body_bytes > self._limit_bytes:
-            return BodyTooLarge(f"body is over the limit of {self._limit_bytes} bytes")
-        if self._held_bytes + more_bytes > _HELD_BODIES * self._limit_bytes:
-            return Overloaded("too many bodies at once")
-        return None
+    def _make_room(self, body: _Body, more_bytes: int) -> None:
+        """Refuses `body` if it is too large. If all together are, the largest that is still being received has to
+        come again: whoever sends little, or is done, is not held up by those who dawdle with much."""
+        if body.refusal is None and len(body.content) + more_bytes > self._limit_bytes:
+            body.refuse(BodyTooLarge(f"body is over the limit of {self._limit_bytes} bytes"))
+        while body.refusal is None and self._held_bytes + more_bytes > _HELD_BODIES * self._limit_bytes:
+            unfinished = [held for held in self._bodies if not held.complete]
+            largest = max(unfinished, key=lambda held: len(held.content) + more_bytes * (held is body))
+            largest.refuse(Overloaded("too many bodies at once"))
+
+    @property
+    def _held_bytes(self) -> int:
+        return sum(len(body.content) for body in self._bodies)
 
 
 def error_response(error: RequestError, content_type: str) -> Response:
