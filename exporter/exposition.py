@@ -2,7 +2,6 @@
 
 import asyncio
 import gzip
-import logging
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,13 +9,12 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
 
 from exporter.errors import PageUnavailable
-from exporter.negotiation import Format
+from exporter.negotiation import OPENMETRICS, TEXT, Format
+from exporter.page_writer import PageWriter, Part
 from exporter.self_metrics import SelfMetrics
 
-_LOG = logging.getLogger(__name__)
 _GZIP_LEVEL = 4  # about 8:1 on such pages at a third of the time of level 9
 
 Snapshot = TypeVar("Snapshot")
@@ -31,28 +29,30 @@ class Page:
     """Unix seconds at which its values were taken."""
 
 
-class _OneFamily(Collector):
-    """A registry of a single family: the encoders of prometheus_client take nothing smaller."""
-
-    def __init__(self, family: Metric) -> None:
-        self._family = family
-
-    def collect(self) -> list[Metric]:
-        return [self._family]
+def _no_parts(_snapshot: object) -> Iterable[Part]:
+    return ()
 
 
 class Exposition(Generic[Snapshot]):
-    """`families(snapshot, now)` and the exporter's own families, as a page. Scrapes that ask for the same
-    snapshot in the same format while it is being written share it."""
+    """`families(snapshot, now)`, the lasting `parts(snapshot)` and the exporter's own families, as a page. Scrapes
+    that ask for the same snapshot in the same format while it is being written share it."""
 
     def __init__(
-        self, families: Callable[[Snapshot, float], Iterable[Metric]], self_metrics: SelfMetrics
+        self,
+        families: Callable[[Snapshot, float], Iterable[Metric]],
+        self_metrics: SelfMetrics,
+        parts: Callable[[Snapshot], Iterable[Part]] = _no_parts,
     ) -> None:
         self._families = families
+        self._parts = parts
         self._self_metrics = self_metrics
+        self._texts = {
+            form.name: (PageWriter(form, self_metrics), PageWriter(form, self_metrics))
+            for form in (TEXT, OPENMETRICS)
+        }
+        """Of each format: what is said of the runs, and of the exporter."""
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="exposition")
         self._pending: dict[tuple[int, str, bool], asyncio.Future[Page]] = {}
-        self._reported: set[str] = set()
 
     async def page(self, snapshot: Snapshot, form: Format, *, compressed: bool) -> Page:
         """The page in `form`, in gzip if `compressed`. Raises PageUnavailable."""
@@ -72,33 +72,13 @@ class Exposition(Generic[Snapshot]):
     def _write(self, snapshot: Snapshot, form: Format, compressed: bool) -> Page:
         started = time.perf_counter()
         timestamp = time.time()
-        body, failures = self._encode(self._families(snapshot, timestamp), form)
-        if failures and not body:
+        runs, own = self._texts[form.name]
+        body, complete = runs.write(self._families(snapshot, timestamp), self._parts(snapshot))
+        if not body and not complete:
             raise PageUnavailable("no metric of the runs could be read; the exporter's log says why")
-        own, _ = self._encode(self._self_metrics.families(), form)
-        page = b"".join([*body, *own, form.end])
+        health, _ = own.write(self._self_metrics.families(), ())
+        page = b"".join([*body, *health, form.end])
         if compressed:
             page = gzip.compress(page, _GZIP_LEVEL, mtime=0)
         self._self_metrics.render_seconds = time.perf_counter() - started
         return Page(body=page, timestamp=timestamp)
-
-    def _encode(self, families: Iterable[Metric], form: Format) -> tuple[list[bytes], int]:
-        """The text of each family, and how many could not be read or written."""
-        written: list[bytes] = []
-        failures = 0
-        remaining = iter(families)
-        while True:
-            name = "the next family"
-            try:
-                family = next(remaining, None)
-                if family is None:
-                    return written, failures
-                name = family.name
-                written.append(form.encode(_OneFamily(family)).removesuffix(form.end))
-            except Exception as error:  # whatever it is, it must not take the other families down
-                failures += 1
-                self._self_metrics.render_errors += 1
-                if name not in self._reported:
-                    self._reported.add(name)
-                    # cut short: prometheus_client appends the whole family to the error's arguments
-                    _LOG.error("%s is left out of the page: %.200r", name, error)

@@ -57,7 +57,7 @@ class ScrapePages:
         self._grace_seconds = config.grace_seconds
         self._ingest = ingest
         self._scrapes = scrapes
-        self._exposition = Exposition(page.families, self_metrics)
+        self._exposition = Exposition(page.families, self_metrics, page.versions)
 
     def app(self) -> Starlette:
         """The ASGI application."""

@@ -1,7 +1,12 @@
-"""/metrics: prometheus_client families, built fresh from one snapshot at each scrape."""
+"""/metrics: prometheus_client families, built from one snapshot at each scrape.
+
+What is said of a sealed version never changes: `versions` has the parts of the page that need to be written only
+once, `families` all else.
+"""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.samples import Exemplar
@@ -9,6 +14,7 @@ from prometheus_client.samples import Exemplar
 from exporter import catalog, state
 from exporter.attributes import NS
 from exporter.catalog import Family
+from exporter.page_writer import Part
 from exporter.publish.version_gauges import (
     Gauge,
     annex_gauges,
@@ -17,12 +23,13 @@ from exporter.publish.version_gauges import (
     version_gauges,
 )
 from exporter.snapshot import RunSnapshot, Snapshot
+from exporter.state import Annex, SealedWindow
 
 Children = dict[tuple[str, ...], float]
 
 
 def families(snapshot: Snapshot, now: float) -> Iterator[Metric]:
-    """Every family that has a sample: gauges, counters, histograms. `now` is unix seconds."""
+    """Every family that has a sample, but those of the version window. `now` is unix seconds."""
     yield from _gauges(snapshot, time.monotonic())
     for family in catalog.FAMILIES:
         if family.kind == "counter":
@@ -39,12 +46,44 @@ def families(snapshot: Snapshot, now: float) -> Iterator[Metric]:
             yield from _histogram(metric, snapshot.runs.values())
 
 
+def versions(snapshot: Snapshot) -> Iterator[Part]:
+    """What the version windows say, one part for each version."""
+    for run in snapshot.runs.values():
+        sealed = {(window.attempt, window.version): window for window in run.window}
+        for key, window in sealed.items():
+            yield _part(window, *run.annexes.get(key, {}).values())
+        for key, annexes in run.annexes.items():
+            if key not in sealed:
+                yield _part(*annexes.values())
+
+
+def _part(*items: SealedWindow | Annex) -> Part:
+    return Part(items, partial(_version_families, items))
+
+
+def _version_families(items: tuple[SealedWindow | Annex, ...]) -> Iterator[Metric]:
+    """Of two items that say the same series, the later is right."""
+    gathered: dict[str, tuple[Family, Children]] = {}
+    for item in items:
+        gauges = annex_gauges(item) if isinstance(item, Annex) else version_gauges(item)
+        _gather(gathered, item.run, gauges)
+    yield from _gauge_families(gathered)
+
+
 def _gauges(snapshot: Snapshot, monotonic: float) -> Iterator[Metric]:
     gathered: dict[str, tuple[Family, Children]] = {}
     for run in snapshot.runs.values():
-        for family, labels, value in _run_gauges(run, monotonic):
-            gathered.setdefault(family.name, (family, {}))[1][run.name, *labels] = value
+        _gather(gathered, run.name, _run_gauges(run, monotonic))
     gathered[catalog.JOURNAL_BYTES.name] = (catalog.JOURNAL_BYTES, {(): float(snapshot.journal_bytes)})
+    yield from _gauge_families(gathered)
+
+
+def _gather(gathered: dict[str, tuple[Family, Children]], run: str, gauges: Iterable[Gauge]) -> None:
+    for family, labels, value in gauges:
+        gathered.setdefault(family.name, (family, {}))[1][run, *labels] = value
+
+
+def _gauge_families(gathered: dict[str, tuple[Family, Children]]) -> Iterator[Metric]:
     for family, children in gathered.values():
         metric = GaugeMetricFamily(family.name, family.help, labels=family.labels)
         for labels, value in children.items():
@@ -65,19 +104,14 @@ def _run_gauges(run: RunSnapshot, monotonic: float) -> Iterator[Gauge]:
     for source in run.sources:
         yield catalog.SOURCE_LAST_SEEN, (source.role, source.rollouter), source.last_seen
         yield catalog.SOURCE_CLOCK_OFFSET, (source.role, source.rollouter), source.clock_offset
-    yield from _of_versions(run)
+    yield from _latest(run)
 
 
-def _of_versions(run: RunSnapshot) -> Iterator[Gauge]:
+def _latest(run: RunSnapshot) -> Iterator[Gauge]:
     if run.latest is not None:
         yield from sealed_gauges(run.latest)
         for annex in run.annexes.get((run.latest.attempt, run.latest.version), {}).values():
             yield from reported_gauges(annex.reported)
-    for sealed in run.window:
-        yield from version_gauges(sealed)
-    for annexes in run.annexes.values():
-        for annex in annexes.values():
-            yield from annex_gauges(annex)
 
 
 def _identity_gauges(run: RunSnapshot) -> Iterator[Gauge]:
