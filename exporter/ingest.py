@@ -305,6 +305,7 @@ class Ingest:
         self.journal.expire(ended_before)
         self._event_bytes = 0
         self._checkpointed = time.monotonic()
+        self.snapshot = msgspec.structs.replace(self.snapshot, journal_bytes=self.journal.bytes)
 
     # ---- the page
 

@@ -146,7 +146,7 @@ class Journal:
                     (ended_before,),
                 )
             self._connection.execute("DELETE FROM runs WHERE ended_at < ?", (ended_before,))
-        self._connection.execute("PRAGMA incremental_vacuum").fetchall()
+        self._connection.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     @property

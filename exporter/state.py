@@ -45,7 +45,7 @@ class Annex(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     kind: str
     timestamp_ns: int
-    arrived_at: float
+    arrived_at: float = 0.0
     """The exporter's wall clock when it could first be shown, seconds."""
     sample_count: int | None = None
     size_bytes: int | None = None
