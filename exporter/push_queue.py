@@ -19,8 +19,10 @@ _BUSY_SECONDS: Final = 30.0
 _FRONT: Final = """
 SELECT pushes.id, versions.body, annexes.body FROM pushes
 LEFT JOIN versions USING (run, attempt, version) LEFT JOIN annexes USING (run, attempt, version, kind)
-WHERE pushes.kind = '' OR pushes.version = 0 OR EXISTS (SELECT 1 FROM versions AS sealed
-    WHERE sealed.run = pushes.run AND (sealed.attempt, sealed.version) >= (pushes.attempt, pushes.version))
+WHERE pushes.kind = '' OR pushes.version = 0
+    OR EXISTS (SELECT 1 FROM versions AS above WHERE above.run = pushes.run AND above.attempt = pushes.attempt
+        AND above.version >= pushes.version)
+    OR EXISTS (SELECT 1 FROM versions AS later WHERE later.run = pushes.run AND later.attempt > pushes.attempt)
 ORDER BY pushes.id LIMIT ?
 """
 
