@@ -1,0 +1,150 @@
+"""Connections in a crowd, in a stall, and with an answer that nobody reads, on real sockets in this process."""
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from hypercorn.asyncio import serve
+from hypercorn.config import Config, Sockets
+
+from exporter.connections import STALLED_SECONDS, Listener
+from exporter.pacing import PIECE_BYTES, Paced
+from tests.wire import WATCHDOG_SECONDS
+
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+@asynccontextmanager
+async def served(app: App, *, most: int = 16) -> AsyncIterator[Listener]:
+    listener = Listener.bind_to("127.0.0.1", 0, backlog=16, most=most)
+
+    class Settings(Config):
+        graceful_timeout = 0.1
+
+        def create_sockets(self) -> Sockets:
+            return Sockets(secure_sockets=[], insecure_sockets=[listener], quic_sockets=[])
+
+    stop = asyncio.Event()
+    settings = Settings()
+    settings.loglevel = "ERROR"
+    server = asyncio.ensure_future(serve(cast(Any, app), settings, shutdown_trigger=stop.wait))
+    try:
+        yield listener
+    finally:
+        stop.set()
+        await asyncio.gather(server, return_exceptions=True)
+
+
+async def await_that(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WATCHDOG_SECONDS
+    while True:
+        if condition():
+            return
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+
+
+def connect(listener: Listener) -> socket.socket:
+    connection = socket.create_connection(listener.getsockname(), timeout=WATCHDOG_SECONDS)
+    connection.setblocking(False)
+    return connection
+
+
+async def answer(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] == "http":
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def large_answer(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] == "http":
+        body = bytes(64 * PIECE_BYTES)
+        headers = [(b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+def test_the_connection_that_has_been_silent_longest_makes_room() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        async with served(answer, most=3) as listener:
+            first, second, third = (connect(listener) for _ in range(3))
+            await await_that(lambda: len(listener.connections) == 3)
+            await loop.sock_sendall(first, REQUEST)
+            assert (await loop.sock_recv(first, 1000)).startswith(b"HTTP/1.1 200")
+            fourth = connect(listener)
+            assert await loop.sock_recv(second, 1) == b""  # first spoke, so second is the oldest
+            assert dict(listener.connections.ended) == {"crowded": 1}
+            for connection in (first, third, fourth):
+                await loop.sock_sendall(connection, REQUEST)
+                assert (await loop.sock_recv(connection, 1000)).startswith(b"HTTP/1.1 200")
+            for connection in (first, second, third, fourth):
+                connection.close()
+            await await_that(lambda: len(listener.connections) == 0)
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_in_which_nothing_moves_is_ended() -> None:
+    async def scenario() -> None:
+        async with served(answer) as listener:
+            with connect(listener) as silent:
+                await await_that(lambda: len(listener.connections) == 1)
+                listener.connections.end_stalled(time.monotonic() + STALLED_SECONDS - 1.0)
+                assert len(listener.connections) == 1
+                listener.connections.end_stalled(time.monotonic() + STALLED_SECONDS + 1.0)
+                assert await asyncio.get_running_loop().sock_recv(silent, 1) == b""
+                assert dict(listener.connections.ended) == {"stalled": 1}
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_comes_whole_to_who_reads_it() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        async with served(Paced(large_answer)) as listener:
+            with connect(listener) as reader:
+                await loop.sock_sendall(reader, REQUEST)
+                got = b""
+                while len(got) < 64 * PIECE_BYTES:
+                    got += await loop.sock_recv(reader, PIECE_BYTES)
+                head, _, body = got.partition(b"\r\n\r\n")
+                while len(body) < 64 * PIECE_BYTES:
+                    body += await loop.sock_recv(reader, PIECE_BYTES)
+                assert head.startswith(b"HTTP/1.1 200")
+                assert body == bytes(64 * PIECE_BYTES)
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_that_nobody_reads_is_cut_short_and_its_connection_ended() -> None:
+    finished = []
+
+    async def watched(scope: Any, receive: Any, send: Any) -> None:
+        await large_answer(scope, receive, send)
+        if scope["type"] == "http":
+            finished.append(True)
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        async with served(Paced(watched, answer_seconds=0.2)) as listener:
+            with connect(listener) as reader:
+                await loop.sock_sendall(reader, REQUEST)
+                await await_that(lambda: finished == [True])  # the application waits no longer
+                listener.connections.end_stalled(time.monotonic() + STALLED_SECONDS + 1.0)
+                got = 1
+                async with asyncio.timeout(WATCHDOG_SECONDS):
+                    total = 0
+                    while got:
+                        got = len(await loop.sock_recv(reader, PIECE_BYTES))
+                        total += got
+                assert total < 64 * PIECE_BYTES
+            await await_that(lambda: len(listener.connections) == 0)
+
+    asyncio.run(scenario())
