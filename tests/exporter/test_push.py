@@ -4,6 +4,8 @@ import signal
 import time
 from collections.abc import Iterator
 from itertools import chain, pairwise
+from pathlib import Path
+from random import Random
 
 import pytest
 import requests
@@ -146,6 +148,37 @@ def test_a_restart_in_mid_queue_loses_nothing_and_repeats_nothing(
     train(exporter, range(11, 21), trainer=trainer)
     sink.wait_for(lambda: len(losses(sink)) == 20)
     check_exact(sink, exporter, range(1, 21))
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(100, marks=pytest.mark.soak)])
+def test_kills_at_any_moment_lose_nothing_and_change_nothing(
+    start_exporter: StartExporter, sink: OtlpSink, tmp_path: Path, kills: int
+) -> None:
+    chance = Random(kills)
+
+    def slow_and_moody(path: str, body: bytes) -> Reply:
+        time.sleep(chance.uniform(0.0, 0.05))
+        return Reply(status=chance.choice([200, 200, 200, 429, 503]), headers={"Retry-After": "0"})
+
+    sink.reply = slow_and_moody
+    trainer = None
+    for kill in range(kills):
+        exporter = start_exporter("--push", sink.url, data_dir=tmp_path / "data")
+        for part in range(4):
+            first = 1 + 20 * kill + 5 * part
+            trainer = train(exporter, range(first, first + 5), trainer=trainer)
+        time.sleep(chance.uniform(0.0, 0.6))
+        exporter.stop(signal.SIGKILL)
+    exporter = start_exporter("--push", sink.url, data_dir=tmp_path / "data")
+    scrape_until(exporter.metrics, lambda page: page.value("asyncrl_exporter_push_queue") == 0)
+    stored: dict[tuple[object, ...], set[float]] = {}
+    for point in sink.points:
+        at = (point.name, tuple(sorted(point.attributes.items())), point.time_ns)
+        stored.setdefault(at, set()).add(point.value)
+    # A kill between the answer and its note on disk repeats a request: to a store the same points once more.
+    assert all(len(values) == 1 for values in stored.values())
+    assert sorted({point.value for point in losses(sink)}) == [v + 0.25 for v in range(1, 20 * kills + 1)]
+    assert len({point.time_ns for point in losses(sink)}) == 20 * kills
 
 
 def test_a_request_that_is_answered_while_the_exporter_stops_is_not_sent_again(
