@@ -95,6 +95,7 @@ def run_prometheus(
                 f"--config.file={config}",
                 f"--storage.tsdb.path={directory / 'tsdb'}",
                 "--web.listen-address=127.0.0.1:0",
+                "--enable-feature=exemplar-storage",
             ],
             stdout=log_file,
             stderr=subprocess.STDOUT,

@@ -23,7 +23,8 @@ def build_request(rows: Iterable[Waiting]) -> tuple[ExportMetricsServiceRequest,
     request = ExportMetricsServiceRequest()
     resource = Resource(attributes=[_attribute("service.name", SERVICE_NAME)])
     resource_metrics = request.resource_metrics.add(resource=resource)
-    scope_metrics = resource_metrics.scope_metrics.add()  # a scope becomes labels that change with its version
+    # Without a scope: stores make labels of it, and a new version of it would be new series.
+    scope_metrics = resource_metrics.scope_metrics.add()
     metrics: dict[str, Metric] = {}
     count = 0
     for row in rows:

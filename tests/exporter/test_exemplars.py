@@ -1,13 +1,17 @@
 """Exemplars: which train step brought the largest value of a bucket, as OpenMetrics says it."""
 
+import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+import requests
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from runtime.telemetry import schema
 from tests.exporter.conftest import StartedExporter, StartExporter
 from tests.page import check_page
+from tests.prometheus import run_prometheus
 from tests.wire import Emitter, Scrape
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -125,3 +129,16 @@ def test_exemplars_are_there_after_a_restart(start_exporter: StartExporter) -> N
     exporter.stop()
     exporter = start_exporter(data_dir=exporter.data_dir)
     assert exemplars(exporter) == before != []
+
+
+def test_a_prometheus_stores_what_leads_to_the_span(exporter: StartedExporter, tmp_path: Path) -> None:
+    trainer = Emitter(exporter.otlp)
+    span = staleness_step(trainer, 1, [0.0, 3.0])
+    trainer.post(span)
+    query = {"query": "asyncrl_staleness_versions_bucket", "start": "0", "end": str(time.time() + 3600)}
+    with run_prometheus(tmp_path, [exporter.metrics], interval_seconds=0.5) as prometheus:
+        prometheus.wait_for("asyncrl_staleness_versions_bucket")
+        answer = requests.get(f"{prometheus.url}/api/v1/query_exemplars", params=query, timeout=60).json()
+    ((exemplar,),) = [series["exemplars"] for series in answer["data"]]
+    assert exemplar["labels"] == {"trace_id": span.trace_id.hex(), "span_id": span.span_id.hex()}
+    assert (float(exemplar["value"]), answer["data"][0]["seriesLabels"]["le"]) == (3.0, "3.0")
