@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -54,7 +55,7 @@ class Pusher:
         self._thread.start()
 
     def close(self) -> None:
-        """Waits for the answer to the request under way; without one its rows are sent again after a restart."""
+        """Sends what waits as long as the receiver takes it, for a few seconds; the rest goes after a restart."""
         self._closing.set()
         self._thread.join(CLOSE_SECONDS)
 
@@ -89,8 +90,15 @@ class Pusher:
             except Exception:  # a defect of ours: without this the thread would end, and nobody would say so
                 log.exception("push to %s failed", self._upstream.name)
                 due = time.monotonic() + LAST_BACKOFF_SECONDS
+        self._drain(time.monotonic() + CLOSE_SECONDS)
         self._upstream.close()
         self._queue.close()
+
+    def _drain(self, deadline: float) -> None:
+        """Until there is a reason to wait: the queue is empty, or the receiver does not take more."""
+        with suppress(sqlite3.Error):
+            while time.monotonic() < deadline and self._push_once() == 0.0:
+                pass
 
     def _push_once(self) -> float:
         """One request, if something waits. Seconds until the next."""

@@ -197,6 +197,16 @@ def test_a_request_that_is_answered_while_the_exporter_stops_is_not_sent_again(
     check_exact(sink, exporter, range(1, 4))
 
 
+def test_what_is_sealed_when_the_exporter_stops_is_pushed_before_it_ends(
+    start_exporter: StartExporter, sink: OtlpSink
+) -> None:
+    exporter = start_exporter("--push", sink.url)
+    train(exporter, range(1, 151))
+    assert exporter.stop()[0] == 0
+    assert [point.value for point in losses(sink)] == [version + 0.25 for version in range(1, 151)]
+    assert_nothing_twice(sink)
+
+
 def test_a_throttled_push_waits_as_long_as_it_is_told(start_exporter: StartExporter, sink: OtlpSink) -> None:
     asked_at: list[float] = []
 
