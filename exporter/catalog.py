@@ -201,6 +201,9 @@ TOKEN_KINDS: Final = ("generated", "trained")
 PARAM_VERSION: Final = _gauge("param_version", "Newest published parameter version", low=0)
 RUN_ATTEMPT: Final = _gauge("run_attempt", "Current attempt of the run: 1, and one more for each resume", low=1)
 STEPS_PER_VERSION: Final = _gauge("steps_per_version", "Train steps between two publications, if fixed", low=1)
+WINDOW_STRIDE: Final = _gauge(
+    "window_stride_versions", "1 if the version window has every version; n if the series budget leaves room for every n-th only", low=1, board="versions"
+)
 STALENESS_LIMIT: Final = _gauge("staleness_limit_versions", "Hard bound on staleness, if there is one", low=0)
 RUN_INFO: Final = _gauge("run_info", "Always 1; the run's algorithm and model as labels", "algorithm", "model")
 RUN_STATUS: Final = _gauge("run_status", "1 for the run's status, 0 for the others", "status", low=0, high=1)
@@ -275,6 +278,35 @@ SOURCE_CLOCK_OFFSET: Final = _gauge(
     board="exporter",
 )
 JOURNAL_BYTES: Final = Family(name=PREFIX + "exporter_journal_bytes", kind="gauge", help="Size of the journal on disk", labels=(), board="exporter")
+
+
+def _own(name: str, kind: Kind, help_text: str, *labels: str) -> Family:
+    """A family of the exporter itself."""
+    return Family(name=f"{PREFIX}exporter_{name}", kind=kind, help=help_text, labels=labels, low=0, board="exporter")
+
+
+BUILD_INFO: Final = _own("build_info", "gauge", "Version of the exporter; always 1", "version")
+OTLP_REQUESTS: Final = _own("requests_total", "counter", "OTLP requests answered", "signal", "status")
+INGEST_QUEUE_BYTES: Final = _own("ingest_queue_bytes", "gauge", "Bytes of requests that wait for the journal; senders are told to slow down above 256 MiB")
+DROPPED_SERIES_REASONS: Final = ("series_budget", "rollouters")
+DROPPED_SERIES: Final = _own(
+    "dropped_series_total", "counter", "Series of versions that left the page early for the series budget, or of rollouters beyond 64 in a run", "reason"
+)
+PAGE_SERIES: Final = _own("series", "gauge", "Series of the runs on the last page")
+SCRAPES: Final = _own("scrapes_total", "counter", "Pages served on /metrics")
+SCRAPE_SECONDS: Final = _own("scrape_duration_seconds", "gauge", "Time that answering the last GET /metrics took, waiting for others included")
+RENDER_SECONDS: Final = _own("render_duration_seconds", "gauge", "Time that writing the last page took")
+RENDER_ERRORS: Final = _own("render_errors_total", "counter", "Families left out of a page because writing them failed")
+CONNECTIONS: Final = _own("connections", "gauge", "Connections that are open", "listener")
+CONNECTIONS_ENDED: Final = _own(
+    "connections_ended_total", "counter", "Connections ended to make room for new ones (crowded) or because nothing moved (stalled)", "listener", "reason"
+)
+WEB_CONFIG_RELOAD_FAILED: Final = _own(
+    "web_config_reload_failed", "gauge", "Whether the web config file as it is now was refused; what was read before is in force", "listener"
+)
+REFUSED_REQUESTS: Final = _own(
+    "refused_requests_total", "counter", "Requests turned away for their credentials (401), or with too many waiting for a check (429)", "listener", "status"
+)
 UNATTRIBUTED_RECORDS: Final = Family(
     name=PREFIX + "exporter_unattributed_records_total", kind="counter", help="Refused records that name no run", labels=("reason",), board="exporter"
 )
@@ -452,13 +484,14 @@ WINDOW_FAMILIES: Final[tuple[Family, ...]] = (
 
 MAX_ROLLOUTERS: Final = 64
 """Beyond this many rollouters only their merged values, minima and maxima are series."""
+ROLLOUTER_SERIES: Final = sum("rollouter" in family.labels for family in WINDOW_FAMILIES)
+"""The most series of one rollouter and one version."""
 
 
 def version_series(rollouters: int) -> int:
     """The most series that a version with so many rollouters has in the version window."""
-    each = sum("rollouter" in family.labels for family in WINDOW_FAMILIES)
     shown = rollouters if rollouters <= MAX_ROLLOUTERS else 0
-    return len(WINDOW_FAMILIES) - each + each * shown
+    return len(WINDOW_FAMILIES) - ROLLOUTER_SERIES + ROLLOUTER_SERIES * shown
 
 
 FAMILIES: Final[tuple[Family, ...]] = (*LEDGER_FAMILIES, *(family for families in METRIC_FAMILIES.values() for family in families), *WINDOW_FAMILIES)

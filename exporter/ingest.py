@@ -13,6 +13,7 @@ import queue
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, Literal, Self
 
@@ -22,7 +23,7 @@ from exporter import catalog, otlp
 from exporter.archive import Archive
 from exporter.config import ExporterConfig
 from exporter.errors import JournalUnavailable, Overloaded
-from exporter.event_log import say
+from exporter.event_log import Throttle, say
 from exporter.journal import Event, Journal
 from exporter.ledger import Ledger
 from exporter.live import LiveGauges
@@ -54,10 +55,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """`abandon`: the run is lost. `forget`: it leaves the page. `evict`: `count` versions left it early."""
+    """`abandon`: the run is lost. `forget`: it leaves the page. `evict`: `count` versions left it early, and the
+    version window has every `stride`-th one."""
 
     run: str
     count: int = 0
+    stride: int = 1
 
 
 class Ingest:
@@ -77,6 +80,9 @@ class Ingest:
         self._submitted_bytes = 0  # moved by the event loop
         self._taken_bytes = 0  # moved by the writer
         self._windows: dict[str, VersionWindow] = {}
+        self._throttle = Throttle()
+        self.dropped_series = Counter[str]()
+        """By reason, since the start."""
         self._undone: list[Event] = []
         """Decisions that are applied, but not yet on disk."""
         self._event_bytes = 0
@@ -148,10 +154,13 @@ class Ingest:
 
     def _load_window(self, name: str) -> None:
         window = self._window(name)
-        newest = self.journal.newest_versions(name, 1)
-        most = self._most(newest[0]) if newest else self.config.window_versions
-        for sealed in self.journal.newest_versions(name, most):
+        newest = self.journal.newest_versions(name, 2)  # the partial one at the end, and the newest published
+        most = self._most(newest[-1]) if newest else self.config.window_versions
+        kept = self.journal.newest_versions(name, most, stride=window.stride)
+        shown = {(sealed.attempt, sealed.version): sealed for sealed in [*kept, *newest]}
+        for _, sealed in sorted(shown.items()):
             window.add(sealed)
+        window.keep_divisible()  # the others had left before the restart
         for annex in self.journal.newest_annexes(name, most):
             window.add(annex)
 
@@ -242,7 +251,7 @@ class Ingest:
                 # Carried out first: what failed must not be in the journal, where every restart would meet it.
                 self.ledger.seal(seal, monotonic=self.ledger.arrivals.now)
                 self._undone.append(Event(kind="seal", wall=wall, body=msgspec.json.encode(seal)))
-                _say_loss(run, seal)
+                _say_loss(self._throttle, run, seal)
             for kind, decision in self._decide_run(run, wall):
                 _say_decision(run, kind, wall)
                 self._carry_out(kind, decision, wall)
@@ -262,8 +271,10 @@ class Ingest:
         early = window.trim(
             wall=wall, scrape_interval=self.scrape_interval(), most=self._most(window.versions[-1])
         )
-        if early:
-            yield "evict", RunDecision(run=run.name, count=early)
+        if early or window.stride != run.stride:
+            series = early * catalog.version_series(len(window.versions[-1].rollouters))
+            self.dropped_series["series_budget"] += series
+            yield "evict", RunDecision(run=run.name, count=early, stride=window.stride)
 
     def _carry_out(self, kind: str, decision: RunDecision, wall: float) -> None:
         match kind:
@@ -274,8 +285,10 @@ class Ingest:
                 self._windows.pop(decision.run, None)
             case "evict":
                 run = self.ledger.state.runs[decision.run]
+                run.stride = decision.stride
                 run.count(catalog.VERSIONS_EVICTED, by=decision.count)
-                run.stamp(catalog.LAST_EVICTED, wall)
+                if decision.count:
+                    run.stamp(catalog.LAST_EVICTED, wall)
                 self.ledger.changed.add(decision.run)
             case _:
                 raise ValueError(f"unknown event {kind!r} in the journal")
@@ -289,6 +302,8 @@ class Ingest:
             for item in self.ledger.outbox:
                 if item.run in self.ledger.state.runs and not isinstance(item, RunSummary):
                     self._window(item.run).add(item)
+                    if isinstance(item, SealedWindow) and len(item.rollouters) > catalog.MAX_ROLLOUTERS:
+                        self.dropped_series["rollouters"] += len(item.rollouters) * catalog.ROLLOUTER_SERIES
             self.ledger.outbox.clear()
 
     def _settle(self) -> None:
@@ -324,7 +339,9 @@ class Ingest:
     def _window(self, run: str) -> VersionWindow:
         if run not in self._windows:
             self._windows[run] = VersionWindow(
-                fewest=self.config.window_versions, hold_seconds=self.config.window_seconds
+                fewest=self.config.window_versions,
+                hold_seconds=self.config.window_seconds,
+                stride=self.ledger.state.runs[run].stride,
             )
         return self._windows[run]
 
@@ -349,27 +366,20 @@ def _answer(request: Request, outcome: Reply | JournalUnavailable) -> None:
         request.loop.call_soon_threadsafe(deliver)
 
 
-def _say_loss(run: Run, seal: Seal) -> None:
+def _say_loss(throttle: Throttle, run: Run, seal: Seal) -> None:
     """What a seal gives up. The partial window at the end of a run is no loss."""
     for hole in seal.holes:
-        say(
-            log,
-            "records lost",
-            level=logging.WARNING,
-            run=run.name,
-            source=hole.source_id,
-            first_seq=hole.first,
-            last_seq=hole.last,
-        )
+        seqs = f"{hole.first}..{hole.last}"
+        throttle.say(log, "records lost", run=run.name, source=hole.source_id, seqs=seqs)
     if set(seal.reasons) - {"run_end"}:
-        say(
+        reasons = ",".join(seal.reasons)
+        throttle.say(
             log,
             "sealed incomplete",
-            level=logging.WARNING,
             run=run.name,
             attempt=seal.attempt,
             param_version=seal.version,
-            reasons=",".join(seal.reasons),
+            reasons=reasons,
         )
 
 

@@ -155,11 +155,12 @@ class Journal:
         files = [self.path.with_name(self.path.name + suffix) for suffix in ("", "-wal", "-journal")]
         return sum(file.stat().st_size for file in files if file.exists())
 
-    def newest_versions(self, run: str, limit: int) -> list[SealedWindow]:
-        """The newest windows of a run, ascending."""
+    def newest_versions(self, run: str, limit: int, *, stride: int = 1) -> list[SealedWindow]:
+        """The newest windows of a run that `stride` divides, ascending."""
         rows = self._connection.execute(
-            "SELECT body FROM versions WHERE run = ? ORDER BY attempt DESC, version DESC LIMIT ?",
-            (run, limit),
+            "SELECT body FROM versions WHERE run = ? AND version % ? = 0 "
+            "ORDER BY attempt DESC, version DESC LIMIT ?",
+            (run, stride, limit),
         ).fetchall()
         return [msgspec.msgpack.decode(body, type=SealedWindow) for (body,) in reversed(rows)]
 

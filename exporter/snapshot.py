@@ -48,6 +48,7 @@ class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     latest: SealedWindow | None
     """The newest sealed window of a published version."""
     window: tuple[SealedWindow, ...]
+    stride: int
     annexes: Mapping[tuple[int, int], Mapping[str, Annex]]
 
 
@@ -95,6 +96,7 @@ def take_run(ledger: Ledger, run: Run, window: VersionWindow) -> RunSnapshot:
         ),
         latest=published[-1] if published else None,
         window=tuple(window.versions),
+        stride=window.stride,
         annexes={key: dict(annexes) for key, annexes in window.annexes.items()},
     )
 

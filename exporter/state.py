@@ -201,6 +201,8 @@ class Run(msgspec.Struct, kw_only=True):
     """The exporter's wall clock at the end of the run, seconds."""
     last_seen: float = 0.0
     attempt: int = 1
+    stride: int = 1
+    """Of the version window: see `version_window`."""
     inferred: bool = False
     """Whether the current attempt was inferred: then what other sources say of older ones means this one."""
     attempts: dict[int, Attempt] = {}

@@ -1,4 +1,8 @@
-"""The version window of a run: the newest versions, kept long enough for every scraper to see each of them."""
+"""The version window of a run: the newest versions, kept long enough for every scraper to see each of them.
+
+Where they come faster than the budget allows, it gets coarser, not shorter: only versions that the stride divides
+stay, and the stride doubles until they fit. The newest is always there.
+"""
 
 from collections import deque
 from typing import Final
@@ -16,8 +20,9 @@ class VersionWindow:
     """`hold` = max(window_seconds, 4 x the observed scrape interval); a version also stays while it is among the
     newest `fewest`. The caps win over both, and then the eviction is early."""
 
-    def __init__(self, *, fewest: int, hold_seconds: float) -> None:
+    def __init__(self, *, fewest: int, hold_seconds: float, stride: int = 1) -> None:
         self._fewest, self._hold_seconds = fewest, hold_seconds
+        self.stride = stride
         self.versions: deque[SealedWindow] = deque()
         self.annexes: Annexes = {}
         """(attempt, version) -> kind -> annex."""
@@ -32,17 +37,38 @@ class VersionWindow:
         """Drop what has been there long enough, or is too much; returns how many went before their time."""
         hold = max(self._hold_seconds, SCRAPES_KEPT * (scrape_interval or 0.0))
         most = min(most, HARD_CAP)
-        early = 0
-        while len(self.versions) > min(self._fewest, most):
-            due = wall - self.versions[0].sealed_at > hold
-            if not due and len(self.versions) <= most:
-                break
-            early += not due
+        due = wall - hold
+        while len(self.versions) > min(self._fewest, most) and self.versions[0].sealed_at < due:
             self.versions.popleft()
+        recent = sum(sealed.sealed_at >= due for sealed in self.versions)
+        if self.stride > 1 and 4 * recent <= most:  # at half the stride they would fill half of it
+            self.stride //= 2
+        self._thin(most)
         oldest = (self.versions[0].attempt, self.versions[0].version) if self.versions else None
         if oldest is not None and len(self.versions) >= self._fewest:
-            self._trim_annexes(oldest, seen_before=wall - hold)
-        return early
+            self._trim_annexes(oldest, seen_before=due)
+        return recent - sum(sealed.sealed_at >= due for sealed in self.versions)
+
+    def _thin(self, most: int) -> None:
+        self.keep_divisible()
+        while len(self.versions) > most > 1:
+            self.stride *= 2
+            self.keep_divisible()
+        while len(self.versions) > most:
+            self.versions.popleft()
+
+    def keep_divisible(self) -> None:
+        """Leave the versions that the stride divides, the newest, and the newest that is published."""
+        if self.stride == 1 or not self.versions:
+            return
+        published = [sealed for sealed in self.versions if sealed.published]
+        newest = (*published[-1:], self.versions[-1])
+        self.versions = deque(
+            sealed for sealed in self.versions if sealed.version % self.stride == 0 or sealed in newest
+        )
+        last = (newest[-1].attempt, newest[-1].version)
+        for key in [key for key in self.annexes if key[1] % self.stride and key < last]:
+            del self.annexes[key]
 
     def _trim_annexes(self, oldest: tuple[int, int], *, seen_before: float) -> None:
         """Drop those of versions that have left, but for those that came later than their versions left."""

@@ -121,6 +121,7 @@ def _identity_gauges(run: RunSnapshot) -> Iterator[Gauge]:
     yield catalog.RUN_ATTEMPT, (), run.attempt
     optional = (
         (catalog.PARAM_VERSION, run.published),
+        (catalog.WINDOW_STRIDE, run.stride),
         (catalog.STEPS_PER_VERSION, run.steps_per_version),
         (catalog.STALENESS_LIMIT, run.staleness_limit),
     )

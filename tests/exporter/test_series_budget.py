@@ -1,8 +1,13 @@
-"""The page keeps to its series budget, however wide the versions are."""
+"""The page keeps to its series budget, however wide the versions are: the version window gets coarser, and says so."""
 
 import signal
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from exporter.catalog import version_series
+from exporter.state import Clocked, Scope, SealedWindow
+from exporter.version_window import VersionWindow
 from tests.exporter.conftest import StartExporter
 from tests.page import check_page
 from tests.wire import Emitter, scrape_until
@@ -13,7 +18,24 @@ VERSIONS = 30
 KEPT = BUDGET // version_series(ROLLOUTERS)
 
 
-def test_of_wide_versions_fewer_are_on_the_page_and_an_evicted_one_is_counted_once(
+def sealed(version: int, at: float) -> SealedWindow:
+    return SealedWindow(
+        run="r",
+        attempt=1,
+        version=version,
+        published=True,
+        reasons=(),
+        timestamp_ns=version,
+        sealed_at=at,
+        train_steps=1,
+        sample_count=8,
+        values=Scope(),
+        trainer=Clocked(),
+        rollouters={},
+    )
+
+
+def test_of_wide_versions_every_nth_is_on_the_page_and_an_evicted_one_is_counted_once(
     start_exporter: StartExporter,
 ) -> None:
     exporter = start_exporter("--series-budget", str(BUDGET))
@@ -31,11 +53,56 @@ def test_of_wide_versions_fewer_are_on_the_page_and_an_evicted_one_is_counted_on
     for _ in range(2):
         page = scrape_until(
             exporter.metrics,
-            lambda page: page.value("asyncrl_versions_evicted_early_total", run="r") == VERSIONS - KEPT,
+            lambda page: (
+                page.value("asyncrl_version_complete", run="r", attempt=1, param_version=VERSIONS - 1) is None
+            ),
         )
         check_page(page.text, page.content_type)
-        shown = page.by_label("asyncrl_version_complete", "param_version", run="r")
-        assert sorted(map(int, shown)) == list(range(VERSIONS - KEPT + 1, VERSIONS + 1))
+        shown = sorted(map(int, page.by_label("asyncrl_version_complete", "param_version", run="r")))
+        stride = int(page.value("asyncrl_window_stride_versions", run="r") or 0)
+        assert stride > 1
+        assert shown == sorted({*range(stride, VERSIONS + 1, stride), VERSIONS})
+        assert KEPT // 2 <= len(shown) <= KEPT
+        evicted = page.value("asyncrl_versions_evicted_early_total", run="r")
+        assert evicted == VERSIONS - len(shown)
         assert sum("param_version" in dict(labels) for _, labels in page.samples) <= BUDGET
         exporter.stop(signal.SIGKILL)
         exporter = start_exporter("--series-budget", str(BUDGET), data_dir=exporter.data_dir)
+
+
+@given(
+    most=st.integers(1, 40),
+    gaps=st.lists(st.sampled_from([0.0, 0.1, 1.0, 30.0, 400.0]), min_size=1, max_size=200),
+)
+def test_a_window_is_every_nth_version_and_the_newest_within_the_bound_and_loses_none_uncounted(
+    most: int, gaps: list[float]
+) -> None:
+    window, now, early, timely = VersionWindow(fewest=5, hold_seconds=300.0), 0.0, 0, 0
+    for version, gap in enumerate(gaps, 1):
+        now += gap
+        window.add(sealed(version, now))
+        before = {each.version: each.sealed_at for each in window.versions}
+        counted = window.trim(wall=now, scrape_interval=None, most=most)
+        left = before.keys() - {each.version for each in window.versions}
+        early += counted
+        timely += sum(before[gone] < now - 300.0 for gone in left)
+        assert counted == sum(before[gone] >= now - 300.0 for gone in left)
+        assert len(window.versions) <= most
+        assert window.versions[-1].version == version
+        assert all(each.version % window.stride == 0 for each in list(window.versions)[:-1])
+    assert early + timely + len(window.versions) == len(gaps)
+
+
+def test_a_window_that_calms_down_has_every_version_again() -> None:
+    window = VersionWindow(fewest=5, hold_seconds=300.0)
+    for version in range(1, 1001):
+        window.add(sealed(version, version * 1.0))
+        window.trim(wall=version * 1.0, scrape_interval=None, most=40)
+    assert window.stride == 8, "37 of the 300 versions of 300 s fit into 40"
+    shown = [each.version for each in window.versions]
+    assert shown == list(range(704, 1001, 8))
+    for number in range(1, 41):
+        window.add(sealed(1000 + number, 1000.0 + 100 * number))
+        window.trim(wall=1000.0 + 100 * number, scrape_interval=None, most=40)
+    assert window.stride == 1
+    assert [each.version for each in window.versions] == list(range(1036, 1041))
