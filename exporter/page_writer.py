@@ -4,10 +4,11 @@ families   written when a sample of theirs has changed
 parts      said of what never changes, as sealed versions: written once, the lines of each family by themselves
 """
 
+import itertools
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
@@ -29,6 +30,12 @@ class Part(NamedTuple):
     families: Callable[[], Iterable[Metric]]
 
 
+_BLOCK_PARTS: Final = 64
+
+Lines = dict[str, bytes]
+"""By name of the family."""
+
+
 class _OneFamily(Collector):
     """A registry of a single family: the encoders of prometheus_client take nothing smaller."""
 
@@ -39,6 +46,15 @@ class _OneFamily(Collector):
         return [self._family]
 
 
+class _WrittenPart(NamedTuple):
+    part: Part
+    """Held so that the ids of its objects stay taken."""
+    lines: Lines
+    series: int
+    closes: bool
+    """Whether a block ends with it. Told from the order of writing: what leaves at the front moves no other block."""
+
+
 class PageWriter:
     """Remembers what is on the last page, and no more."""
 
@@ -46,8 +62,11 @@ class PageWriter:
         self._form = form
         self._self_metrics = self_metrics
         self._families: dict[str, tuple[list[Sample], bytes]] = {}
-        self._parts: dict[tuple[int, ...], tuple[Part, dict[str, bytes]]] = {}
-        """Ids of its objects -> the part, so that the ids stay taken, and its lines by family."""
+        self._parts: dict[tuple[int, ...], _WrittenPart] = {}
+        """By the ids of its objects."""
+        self._numbers = itertools.count(1)
+        self._blocks: dict[tuple[int, ...], Lines] = {}
+        """By the ids of the lines of its parts."""
         self._headers: dict[str, bytes] = {}
         """HELP and TYPE of the families of parts."""
         self._failed = False
@@ -58,6 +77,12 @@ class PageWriter:
         self._failed = False
         texts = [*self._write_families(families), *self._write_parts(parts)]
         return texts, not self._failed
+
+    @property
+    def series(self) -> int:
+        """How many the last page has."""
+        changing = sum(len(samples) for samples, _ in self._families.values())
+        return changing + sum(part.series for part in self._parts.values())
 
     def _write_families(self, families: Iterable[Metric]) -> Iterator[bytes]:
         known, self._families = self._families, {}
@@ -70,19 +95,30 @@ class PageWriter:
                 yield text
 
     def _write_parts(self, parts: Iterable[Part]) -> Iterator[bytes]:
-        known, self._parts = self._parts, {}
-        lines: dict[str, list[bytes]] = {}
-        for part in self._read(parts):
-            key = tuple(map(id, part.objects))
-            _, text = self._parts[key] = known.get(key) or (part, self._write_part(part))
-            for name, some in text.items():
-                lines.setdefault(name, []).append(some)
-        self._headers = {name: self._headers[name] for name in lines}
-        for name, each in lines.items():
+        pieces: dict[str, list[bytes]] = {}
+        for block in self._write_blocks(parts):
+            for name, lines in block.items():
+                pieces.setdefault(name, []).append(lines)
+        self._headers = {name: self._headers[name] for name in pieces}
+        for name, each in pieces.items():
             yield self._headers[name]
             yield from each
 
-    def _write_part(self, part: Part) -> dict[str, bytes]:
+    def _write_blocks(self, parts: Iterable[Part]) -> Iterator[Lines]:
+        known_parts, self._parts = self._parts, {}
+        known_blocks, self._blocks = self._blocks, {}
+        block: list[Lines] = []
+        for part in self._read(parts):
+            key = tuple(map(id, part.objects))
+            written = self._parts[key] = known_parts.get(key) or self._write_part(part)
+            block.append(written.lines)
+            if written.closes:
+                ids = tuple(map(id, block))
+                yield self._blocks.setdefault(ids, known_blocks.get(ids) or _joined(block))
+                block = []
+        yield _joined(block)
+
+    def _write_part(self, part: Part) -> _WrittenPart:
         written = {}
         for family in self._read(part.families()):
             text = self._encode(family)
@@ -90,7 +126,8 @@ class PageWriter:
             if text and header:
                 self._headers[family.name] = header[0]
                 written[family.name] = text[header.end() :]
-        return written
+        series = sum(text.count(b"\n") for text in written.values())
+        return _WrittenPart(part, written, series, closes=next(self._numbers) % _BLOCK_PARTS == 0)
 
     def _encode(self, family: Metric) -> bytes:
         try:
@@ -113,3 +150,11 @@ class PageWriter:
             self._reported.add(name)
             # cut short: prometheus_client appends the whole family to the error's arguments
             _LOG.error("%s is left out of the page: %.200r", name, error)
+
+
+def _joined(block: list[Lines]) -> Lines:
+    pieces: dict[str, list[bytes]] = {}
+    for lines in block:
+        for name, text in lines.items():
+            pieces.setdefault(name, []).append(text)
+    return {name: b"".join(texts) for name, texts in pieces.items()}
