@@ -57,6 +57,8 @@ def _download() -> None:
         "APT::Sandbox::User": "",
     }
     apt_get = ["apt-get", "-qq", *(f"-o{name}={value}" for name, value in settings.items())]
+    for package in _CACHE.glob("*.deb"):  # of a download that did not get to its end
+        package.unlink()
     _run(*apt_get, "update")
     _run(*apt_get, "download", "victoria-metrics")
     (package,) = _CACHE.glob("victoria-metrics_*.deb")

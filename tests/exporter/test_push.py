@@ -94,20 +94,21 @@ def test_every_version_is_pushed_once_at_its_time_under_the_names_of_the_page(
     assert points == len(sink.points)
 
 
+@pytest.mark.parametrize("journal_mode", ["wal", "rollback"])
 def test_runs_are_told_apart_by_an_attribute_of_the_points(
-    start_exporter: StartExporter, sink: OtlpSink
+    start_exporter: StartExporter, sink: OtlpSink, journal_mode: str
 ) -> None:
-    exporter = start_exporter("--push", sink.url)
+    exporter = start_exporter("--push", sink.url, "--journal-mode", journal_mode)
     one, other = (
         Emitter(exporter.otlp, run="one", source="t1"),
         Emitter(exporter.otlp, run="two", source="t2"),
     )
-    for version in range(1, 6):
+    for version in range(1, 21):
         train(exporter, range(version, version + 1), run="one", trainer=one)
         train(exporter, range(version, version + 1), run="two", trainer=other)
-    sink.wait_for(lambda: len(losses(sink, "one")) + len(losses(sink, "two")) == 10)
-    check_exact(sink, exporter, range(1, 6), "one")
-    check_exact(sink, exporter, range(1, 6), "two")
+    sink.wait_for(lambda: len(losses(sink, "one")) + len(losses(sink, "two")) == 40)
+    check_exact(sink, exporter, range(1, 21), "one")
+    check_exact(sink, exporter, range(1, 21), "two")
 
 
 def test_an_outage_of_the_receiver_loses_nothing_and_repeats_nothing(start_exporter: StartExporter) -> None:
