@@ -4,6 +4,7 @@ Worked example, N = 4: version 1 is published, so steps go into window 2. A resp
 has a staleness of (2 - 1) - 0 = 1. At the fourth step of the window 7 updates lie between: its update_lag is 7.
 """
 
+from array import array
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,13 +19,13 @@ _RECENT_VERSIONS = 256
 
 
 class Lags(NamedTuple):
-    """How old the responses of a step are, read at its start; one value per response."""
+    """How old the responses of a step are, read at its start."""
 
-    staleness: list[float]
+    staleness: Partial
     """Published version at training minus the version of the oldest token."""
-    update_lag: list[float]
+    update_lag: Partial
     """Optimizer updates since the weights of the oldest token."""
-    response_span: list[float]
+    response_span: Partial
     """Newest minus oldest version among the tokens."""
 
 
@@ -44,7 +45,7 @@ class Progress:
         self.times = StateTimes()
         self.recent = deque[VersionReport](maxlen=_RECENT_VERSIONS)
         self._updates = 0
-        self._updates_at: list[int] = []  # by version: optimizer updates at its publication
+        self._updates_at = array("q")  # by version: optimizer updates at its publication; 8 bytes each
         self._window = _Window()
 
     def begin_step(self, samples: Sequence[Sample]) -> Lags:
@@ -53,24 +54,27 @@ class Progress:
         self.steps_in_window += 1
         oldest = [response.oldest_version for sample in samples for response in sample.responses]
         newest = [response.newest_version for sample in samples for response in sample.responses]
+        spans = [high - low for low, high in zip(oldest, newest, strict=True)]
         lags = Lags(
-            staleness=[float(self.version - version) for version in oldest],
-            update_lag=[float(self._updates - self._updates_at[version]) for version in oldest],
-            response_span=[float(high - low) for low, high in zip(oldest, newest, strict=True)],
+            staleness=Partial.of("staleness", [self.version - version for version in oldest]),
+            update_lag=Partial.of(
+                "update_lag", [self._updates - self._updates_at[version] for version in oldest]
+            ),
+            response_span=Partial.of("response_span", spans),
         )
-        staleness = Partial.of("staleness", lags.staleness)
-        self.staleness = self.staleness.merge(staleness)
-        self.update_lag = self.update_lag.merge(Partial.of("update_lag", lags.update_lag))
-        self.responses_spanning_versions += sum(span > 0 for span in lags.response_span)
-        self._window.staleness = self._window.staleness.merge(staleness)
+        self.staleness = self.staleness.merge(lags.staleness)
+        self.update_lag = self.update_lag.merge(lags.update_lag)
+        self.responses_spanning_versions += sum(span > 0 for span in spans)
+        self._window.staleness = self._window.staleness.merge(lags.staleness)
         self._window.samples += len(samples)
         return lags
 
     def end_step(self, samples: Sequence[Sample], *, updated: bool) -> None:
         self._updates += updated
         responses = [response for sample in samples for response in sample.responses]
-        self._window.rewards += [response.reward for response in responses]
-        self._window.exact_matches += [response.exact_match for response in responses]
+        self._window.responses += len(responses)
+        self._window.reward_sum += sum(response.reward for response in responses)
+        self._window.exact_matches += sum(response.exact_match for response in responses)
 
     def publish(self, window: Window | None) -> None:
         """The next version is out. `window` is the trainer's; None for version 0, which has none."""
@@ -90,8 +94,9 @@ class _Window:
     """What the steps of the next version have consumed."""
 
     samples: int = 0
-    rewards: list[float] = field(default_factory=list)
-    exact_matches: list[float] = field(default_factory=list)
+    responses: int = 0
+    reward_sum: float = 0.0
+    exact_matches: float = 0.0
     staleness: Partial = field(default_factory=Partial)
 
     def report(self, version: int, train_steps: int, window: Window) -> VersionReport:
@@ -99,8 +104,8 @@ class _Window:
             version=version,
             train_steps=train_steps,
             samples=self.samples,
-            reward_mean=sum(self.rewards) / len(self.rewards),
-            exact_match_ratio=sum(self.exact_matches) / len(self.exact_matches),
+            reward_mean=self.reward_sum / self.responses,
+            exact_match_ratio=self.exact_matches / self.responses,
             staleness_mean=self.staleness.sum / self.staleness.count,
             trainer_idle_ratio=window.idle_ratio,
             seconds=window.version_time_ns / 1e9,

@@ -3,7 +3,7 @@
     queue -- take --> assemble -> step -> (settle) --+--> next step
                                                      +--> after N steps: weight sync -> (on_sync)
 
-What is in parentheses the queue is told while the trainer goes on: it is answered before the queue is told more.
+What is in parentheses is told, a step's telemetry with it, while the trainer goes on, and answered before more is.
 
     waits for        woken by
     a batch          rollouters that put, or the end of the data
@@ -61,7 +61,7 @@ class Trainer:
         self._learner_thread = ThreadPoolExecutor(1, thread_name_prefix="learner")
         self._stop = asyncio.Event()
         self._device: str | None = None
-        self._told: asyncio.Future[None] | None = None
+        self._told: asyncio.Future[list[None]] | None = None
         self._ended = False
         self._changed = asyncio.Condition()
         self._progress = Progress()
@@ -185,32 +185,33 @@ class Trainer:
         """The samples of the next step, none at the end of the data; None if the run is told to stop."""
         taken: list[TakenBatch] = []
 
-        async def take() -> None:
-            taken.append(await self._queue.take.remote(self._config.required_samples))
+        async def receive(batch: Awaitable[TakenBatch]) -> None:
+            taken.append(await batch)
 
         with self._state("waiting_samples"):
-            await race(self._stop.wait(), take())
+            # Asked for before the first wait, in which the last step's telemetry has its turn.
+            await race(self._stop.wait(), receive(self._queue.take.remote(self._config.required_samples)))
             await self._booked()
         return None if self._stop.is_set() else taken[0]
 
     async def _train(self, taken: TakenBatch) -> None:
         samples, progress = taken.samples, self._progress
         start_ns = self._clock.now_ns()
-        lags = progress.begin_step(samples)
         with self._state("assembling"):
+            lags = progress.begin_step(samples)
             batch = await self._in_learner_thread(lambda: self._learner.assemble(samples))
         with self._state("training"):
             result = await self._in_learner_thread(lambda: self._learner.step(batch))
         end_ns = self._clock.now_ns()
         ticket_ids = [sample.ticket.ticket_id for sample in samples]
         dropped = [not kept for kept in batch.kept]
+        progress.end_step(samples, updated=result.updated)
         self._tell(
             self._queue.settle.remote(
                 list(compress(ticket_ids, batch.kept)), list(compress(ticket_ids, dropped))
-            )
+            ),
+            self._emit_step(taken, result, lags, start_ns, end_ns),
         )
-        progress.end_step(samples, updated=result.updated)
-        self._emit_step(taken, result, lags, start_ns, end_ns)
 
     async def _publish(self) -> None:
         """Give the weights to every rollouter as the next version; the first time, as version 0."""
@@ -230,15 +231,15 @@ class Trainer:
         await self._booked()
         self._tell(self._queue.on_sync.remote(version))
 
-    def _tell(self, answer: Awaitable[None]) -> None:
-        self._told = asyncio.ensure_future(answer)
+    def _tell(self, *answers: Awaitable[None]) -> None:
+        self._told = asyncio.gather(*answers)
 
     async def _booked(self) -> None:
-        """Returns when the queue has answered what it was told last."""
+        """Returns when what was told last has been answered."""
         if self._told is not None:
             await self._told
 
-    def _emit_step(
+    async def _emit_step(
         self, taken: TakenBatch, result: "StepResult", lags: Lags, start_ns: int, end_ns: int
     ) -> None:
         seconds = (end_ns - start_ns) / 1e9

@@ -104,7 +104,9 @@ class Telemetry:
             return
         began = time.thread_time()
         linked = [
-            context for link in links if (context := parse_traceparent(link)) and context.trace_flags.sampled
+            context
+            for link in links
+            if link and (context := parse_traceparent(link)) and context.trace_flags.sampled
         ]
         span = self._control.start_span(
             name,

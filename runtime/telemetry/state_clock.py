@@ -81,7 +81,8 @@ class StateClock:
         self._decoding = 0
         self._capacity = 0
         self._totals_ns = dict.fromkeys(states, 0)
-        # The active stretches, merged where they touch: 16 bytes each. The last one may still be growing.
+        # The active stretches, merged where they touch: 16 bytes each, about one per step
+        # or pause, which is all that grows with a run. The last one may still be growing.
         self._active_start_ns = array("q")
         self._active_end_ns = array("q")
         self._open_window()

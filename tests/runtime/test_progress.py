@@ -3,6 +3,7 @@
 import pytest
 
 from runtime.progress import Progress
+from runtime.telemetry.partial import Partial
 from runtime.telemetry.state_clock import Window
 from runtime.types import Prompt, Response, Sample, Ticket
 
@@ -25,23 +26,25 @@ def window(active_ns: int, idle_ns: int) -> Window:
     )
 
 
-def train(
-    progress: Progress, samples: list[Sample], *, updated: bool = True
-) -> tuple[list[float], list[float]]:
+def train(progress: Progress, samples: list[Sample], *, updated: bool = True) -> tuple[Partial, Partial]:
     lags = progress.begin_step(samples)
     progress.end_step(samples, updated=updated)
     return lags.staleness, lags.update_lag
+
+
+def of(staleness: list[float], update_lag: list[float]) -> tuple[Partial, Partial]:
+    return Partial.of("staleness", staleness), Partial.of("update_lag", update_lag)
 
 
 def test_staleness_counts_versions_and_update_lag_counts_updates() -> None:
     progress = Progress()
     progress.publish(None)
     for step in range(4):
-        assert train(progress, [sample([0])]) == ([0.0], [float(step)])
+        assert train(progress, [sample([0])]) == of([0.0], [float(step)])
     progress.publish(window(1, 0))
     lags = [train(progress, [sample([0]), sample([0, 1]), sample([1])]) for _ in range(4)]
-    assert lags[0] == ([1.0, 1.0, 0.0], [4.0, 4.0, 0.0])
-    assert lags[3] == ([1.0, 1.0, 0.0], [7.0, 7.0, 3.0])
+    assert lags[0] == of([1.0, 1.0, 0.0], [4.0, 4.0, 0.0])
+    assert lags[3] == of([1.0, 1.0, 0.0], [7.0, 7.0, 3.0])
     assert progress.responses_spanning_versions == 4
 
 
@@ -49,7 +52,7 @@ def test_step_without_an_update_adds_no_lag() -> None:
     progress = Progress()
     progress.publish(None)
     train(progress, [sample([0])], updated=False)
-    assert train(progress, [sample([0])]) == ([0.0], [0.0])
+    assert train(progress, [sample([0])]) == of([0.0], [0.0])
 
 
 def test_report_of_a_version_is_over_all_consumed_samples() -> None:
