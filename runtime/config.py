@@ -222,6 +222,11 @@ class RunConfig:
         )
 
     @property
+    def gpus(self) -> float:
+        """That all actors together reserve."""
+        return self.resources.trainer_gpus + self.rollouters * self.resources.rollouter_gpus
+
+    @property
     def folder(self) -> Path:
         return Path(self.runs_dir) / self.run_id
 

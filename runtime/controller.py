@@ -79,7 +79,7 @@ async def run(config: RunConfig) -> int:
     async with _telemetry_target(config) as (config, exporter, metrics_url):
         _say(f"starting {config.run_id}; its files are in {config.folder}")
         _say("starting Ray")
-        async with ray_cluster():
+        async with ray_cluster(config.gpus):
             # Ray has put a handler of its own before ours: it aborts the process three seconds after a SIGTERM.
             interrupt.listen()
             _say(

@@ -23,7 +23,8 @@ def load_environment(spec: str, *, seed: int) -> Environment:
     """Import `module:Class` and build it with `seed`.
 
     The working directory is appended to `sys.path`, never prepended: a user's folder named like an installed
-    package must not replace it. Raises RuntimeConfigError if there is no such class.
+    package must not replace it. Raises RuntimeConfigError if there is no such class,
+    or if it cannot be made.
     """
     module_name, _, class_name = spec.partition(":")
     if not module_name or not class_name:
@@ -39,4 +40,10 @@ def load_environment(spec: str, *, seed: int) -> Environment:
     factory = getattr(module, class_name, None)
     if not callable(factory):
         raise RuntimeConfigError(f"environment {spec!r}: module {module_name!r} has no class {class_name!r}")
-    return cast(Environment, factory(seed=seed))
+    try:
+        return cast(Environment, factory(seed=seed))
+    # The user's code may raise anything.
+    except Exception as error:
+        raise RuntimeConfigError(
+            f"environment {spec!r} could not be made, {type(error).__name__}: {error}"
+        ) from error

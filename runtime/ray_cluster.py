@@ -8,17 +8,32 @@ from contextlib import asynccontextmanager
 
 import ray
 
+from runtime.errors import RuntimeConfigError
+
 
 @asynccontextmanager
-async def ray_cluster() -> AsyncIterator[None]:
-    """Connected inside the block; afterwards our actors are dead and a local Ray is gone."""
+async def ray_cluster(gpus: float = 0.0) -> AsyncIterator[None]:
+    """Connected inside the block; afterwards our actors are dead and a local Ray is gone.
+
+    Raises RuntimeConfigError if `gpus` are more than a local Ray has; a cluster may still grow.
+    """
     # In a thread, Ray leaves the handler of SIGTERM to us, and the loop goes on. That thread must outlive the
     # block, because what it starts dies with it: asyncio ends the threads of its pool with the loop.
     await asyncio.to_thread(_connect)
     try:
+        _check_gpus(gpus)
         yield
     finally:
         ray.shutdown()
+
+
+def _check_gpus(wanted: float) -> None:
+    present = ray.cluster_resources().get("GPU", 0.0)
+    if wanted > present and not os.environ.get("RAY_ADDRESS"):
+        raise RuntimeConfigError(
+            f"resources must ask for no more GPUs than there are, got {wanted:g} in all and {present:g} here; "
+            "RAY_ADDRESS names a larger cluster"
+        )
 
 
 def _connect() -> None:

@@ -35,6 +35,11 @@ class Empty(SortEnvironment):
     prompt_count = 0
 
 
+class NoData(SortEnvironment):
+    def __init__(self, *, seed: int) -> None:
+        raise FileNotFoundError("no prompts.jsonl")
+
+
 class OneBadSample(Finite):
     """The fifth prompt cannot be scored."""
 

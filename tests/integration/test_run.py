@@ -183,6 +183,15 @@ def test_neither_the_driver_nor_the_queue_pays_for_torch(tmp_path: Path) -> None
     assert with_torch == ["trainer"]
 
 
+def test_gpus_that_are_not_there_are_refused_not_waited_for(tmp_path: Path) -> None:
+    settings = ("rollouters=1000", "resources.rollouter_gpus=1", "telemetry.endpoints=[http://127.0.0.1:9]")
+    with start(tmp_path, *settings) as run:
+        assert run.wait() == 2, run.output.read_text()
+    *_, last = run.output.read_text().splitlines()
+    assert last.startswith("asyncrl run: resources must ask for no more GPUs than there are, got 1000 in all")
+    assert run.left_behind() == {}
+
+
 def test_failed_run_says_why_and_exits_1(tmp_path: Path) -> None:
     with start(
         tmp_path, "environment=tests.environments:AllBad", "telemetry.endpoints=[http://127.0.0.1:9]"

@@ -72,6 +72,8 @@ def test_resolved_settings_read_back_equal(tmp_path: Path) -> None:
         ("exporter.listen=9810", ("exporter.listen", "HOST:PORT", "9810")),
         ("exporter.otlp=127.0.0.1:9810", ("exporter.otlp", "another address")),
         ("environment=nowhere", ("environment", "module:Class", "nowhere")),
+        ("resources.trainer_gpus=2", ("resources.trainer_gpus", "in 0..1", "2")),
+        ("optimizer.betas=[0.9, 1]", ("optimizer.betas", "below 1", "1.0")),
         ("queue_capacity=8", ("queue_capacity", "required_samples (32)", "8")),
         ("run_id=../x", ("run_id", "letters", "../x")),
         ("versoins=3", ("versoins", "not a setting", "versions")),
