@@ -23,7 +23,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-WATCHDOG_SECONDS = 60.0
+WATCHDOG_SECONDS = 200.0
 
 Value = str | bool | int | float | list["Value"]
 
