@@ -6,6 +6,7 @@ answer            `delivered`             the receiver has it, but for what a pa
 """
 
 import gzip
+import math
 import os
 import random
 import socket
@@ -241,4 +242,4 @@ def _seconds(retry_after: str | None) -> float | None:
         if date.tzinfo is None:
             date = date.replace(tzinfo=UTC)
         seconds = (date - datetime.now(UTC)).total_seconds()
-    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER_SECONDS)
+    return None if math.isnan(seconds) else min(max(seconds, 0.0), LONGEST_RETRY_AFTER_SECONDS)

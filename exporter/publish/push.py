@@ -47,7 +47,7 @@ class Pusher:
         self._unsettled: list[int] = []
         """Rows that are done with, but still on disk."""
         self._closing = threading.Event()
-        self._log_again_at = 0.0
+        self._log_again_at: dict[str, float] = {}
         self._points = dict.fromkeys(catalog.PUSH_POINT_OUTCOMES, 0)
         self._dropped = dict.fromkeys(catalog.PUSH_DROP_REASONS, 0)
         self._requests = Counter[int]()
@@ -145,10 +145,10 @@ class Pusher:
             self._unsettled = []
 
     def _complain(self, event: str, **facts: object) -> None:
-        """At most one line per minute, or an outage would fill the disk."""
-        if time.monotonic() >= self._log_again_at:
+        """At most one line per minute and event, or an outage would fill the disk."""
+        if time.monotonic() >= self._log_again_at.get(event, 0.0):
             say(log, event, level=logging.WARNING, receiver=self._upstream.name, **facts)
-            self._log_again_at = time.monotonic() + SECONDS_BETWEEN_LOG_LINES
+            self._log_again_at[event] = time.monotonic() + SECONDS_BETWEEN_LOG_LINES
 
 
 def _facts(row: Waiting) -> dict[str, object]:

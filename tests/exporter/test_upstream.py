@@ -170,6 +170,7 @@ def test_a_post_carries_headers_and_compression() -> None:
         ("-5", 0.0),
         ("1e9", 3600.0),
         ("soon", None),
+        ("nan", None),
         (format_datetime(datetime.now(UTC) + timedelta(hours=20)), 3600.0),
         (format_datetime(datetime.now(UTC) - timedelta(hours=20)), 0.0),
     ],
