@@ -277,6 +277,13 @@ SOURCE_CLOCK_OFFSET: Final = _gauge(
     "rollouter",
     board="exporter",
 )
+JOURNAL_TORN: Final = Family(
+    name=PREFIX + "exporter_journal_torn_frames_total",
+    kind="counter",
+    help="Pages at the end of the journal's log that were no whole transaction at the start, and are dropped",
+    labels=(),
+    board="exporter",
+)
 JOURNAL_BYTES: Final = Family(name=PREFIX + "exporter_journal_bytes", kind="gauge", help="Size of the journal on disk", labels=(), board="exporter")
 
 

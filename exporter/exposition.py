@@ -76,6 +76,7 @@ class Exposition(Generic[Snapshot]):
         body, complete = runs.write(self._families(snapshot, timestamp), self._parts(snapshot))
         if not body and not complete:
             raise PageUnavailable("no metric of the runs could be read; the exporter's log says why")
+        self._self_metrics.page_series = runs.series
         health, _ = own.write(self._self_metrics.families(), ())
         page = b"".join([*body, *health, form.end])
         if compressed:

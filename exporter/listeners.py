@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
+from exporter import catalog
 from exporter.config import ExporterConfig, split_address
 from exporter.connections import Listener
 from exporter.errors import ConfigError
 from exporter.guard import Guard
+from exporter.self_metrics import metric
 
 BACKLOG: Final = 256
 _OTHER_FILES: Final = 128
@@ -90,33 +92,29 @@ class Listeners:
 
     def families(self) -> Iterator[Metric]:
         """How the two are doing, for the exporter's own part of the page."""
-        open_now = GaugeMetricFamily(
-            "asyncrl_exporter_connections", "Connections that are open.", labels=["listener"]
+        entrances = [
+            (each.guard.name, each.guard, each.socket.connections) for each in (self.scrape, self.otlp)
+        ]
+        yield metric(catalog.CONNECTIONS, {(name,): len(connections) for name, _, connections in entrances})
+        yield metric(
+            catalog.CONNECTIONS_ENDED,
+            {
+                (name, reason): connections.ended[reason]
+                for name, _, connections in entrances
+                for reason in ("crowded", "stalled")
+            },
         )
-        ended = CounterMetricFamily(
-            "asyncrl_exporter_connections_ended",
-            "Connections ended to make room for new ones (crowded) or because nothing moved (stalled).",
-            labels=["listener", "reason"],
+        yield metric(
+            catalog.REFUSED_REQUESTS,
+            {
+                (name, str(status)): guard.refused[status]
+                for name, guard, _ in entrances
+                for status in (401, 429)
+            },
         )
-        failed = GaugeMetricFamily(
-            "asyncrl_exporter_web_config_reload_failed",
-            "Whether the web config file as it is now was refused; what was read before is in force.",
-            labels=["listener"],
+        yield metric(
+            catalog.WEB_CONFIG_RELOAD_FAILED, {(name,): guard.reload_failed for name, guard, _ in entrances}
         )
-        refused = CounterMetricFamily(
-            "asyncrl_exporter_refused_requests",
-            "Requests turned away for their credentials (401), or with too many waiting for a check (429).",
-            labels=["listener", "status"],
-        )
-        for entrance in (self.scrape, self.otlp):
-            name, connections = entrance.guard.name, entrance.socket.connections
-            for status in (401, 429):
-                refused.add_metric([name, str(status)], entrance.guard.refused[status])
-            open_now.add_metric([name], len(connections))
-            for reason in ("crowded", "stalled"):
-                ended.add_metric([name, reason], connections.ended[reason])
-            failed.add_metric([name], entrance.guard.reload_failed)
-        yield from (open_now, ended, refused, failed)
 
 
 def open_guard(name: str, config: ExporterConfig) -> Guard:

@@ -1,5 +1,6 @@
 """The scrape listener: GET /metrics, the probes, the links and the history."""
 
+import time
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -57,6 +58,7 @@ class ScrapePages:
         self._grace_seconds = config.grace_seconds
         self._ingest = ingest
         self._scrapes = scrapes
+        self._self_metrics = self_metrics
         self._exposition = Exposition(page.families, self_metrics, page.versions)
 
     def app(self) -> Starlette:
@@ -88,11 +90,13 @@ class ScrapePages:
         return Response(status_code=200 if self._ingest.ready else 503)
 
     async def _metrics(self, request: Request) -> Response:
+        started = time.perf_counter()
         form = choose_format(request.headers.get("accept", ""))
         compressed = accepts_gzip(request.headers.get("accept-encoding", ""))
         written = await self._exposition.page(self._ingest.snapshot, form, compressed=compressed)
         if request.method == "GET":
             self._scrapes.record(written.timestamp)
+            self._self_metrics.scrape_seconds = time.perf_counter() - started
         headers = {"content-type": form.content_type, "vary": "Accept, Accept-Encoding"}
         if compressed:
             headers["content-encoding"] = "gzip"

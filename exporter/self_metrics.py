@@ -1,13 +1,20 @@
 """The exporter's own health, beside what it publishes of the runs."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from prometheus_client import ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from exporter import catalog
+from exporter.catalog import Family
+from exporter.ingest import Ingest
 from exporter.scrape_log import ScrapeLog
+
+Children = Mapping[tuple[str, ...], float]
+"""Label values -> value."""
 
 
 class SelfMetrics:
@@ -24,38 +31,51 @@ class SelfMetrics:
         """Families that could not be written, each time."""
         self.render_seconds = 0.0
         """How long the last page took to write."""
+        self.scrape_seconds = 0.0
+        """How long the last GET /metrics took."""
+        self.page_series = 0
+        """Series of the runs on the last page."""
 
     def families(self) -> Iterator[Metric]:
         """asyncrl_exporter_* and process_*."""
-        build = GaugeMetricFamily(
-            "asyncrl_exporter_build_info", "Version of the exporter; always 1.", labels=["version"]
-        )
-        build.add_metric([_version()], 1.0)
-        yield build
-        requests = CounterMetricFamily(
-            "asyncrl_exporter_requests", "OTLP requests answered.", labels=["signal", "status"]
-        )
-        for (signal, status), count in sorted(self.requests.items()):
-            requests.add_metric([signal, str(status)], count)
-        yield requests
-        yield CounterMetricFamily(
-            "asyncrl_exporter_scrapes", "Pages served on /metrics.", value=self._scrapes.count
-        )
-        yield CounterMetricFamily(
-            "asyncrl_exporter_render_errors",
-            "Families left out of a page because writing them failed.",
-            value=self.render_errors,
-        )
-        yield GaugeMetricFamily(
-            "asyncrl_exporter_render_duration_seconds",
-            "Time that writing the last page took.",
-            value=self.render_seconds,
-        )
+        yield metric(catalog.BUILD_INFO, {(_version(),): 1.0})
+        requests: Children = {
+            (signal, str(status)): n for (signal, status), n in sorted(self.requests.items())
+        }
+        yield metric(catalog.OTLP_REQUESTS, requests)
+        for family, value in (
+            (catalog.SCRAPES, self._scrapes.count),
+            (catalog.SCRAPE_SECONDS, self.scrape_seconds),
+            (catalog.RENDER_SECONDS, self.render_seconds),
+            (catalog.RENDER_ERRORS, self.render_errors),
+            (catalog.PAGE_SERIES, self.page_series),
+        ):
+            yield metric(family, {(): value})
         for families in self.others:
             yield from families()
         yield from self._process.collect()
 
 
+def ingest_families(ingest: Ingest) -> Iterator[Metric]:
+    """How the writer keeps up, and what it could not show."""
+    yield metric(catalog.INGEST_QUEUE_BYTES, {(): ingest.queued_bytes})
+    yield metric(catalog.JOURNAL_TORN, {(): ingest.journal.torn_frames})
+    dropped: Children = {
+        (reason,): ingest.dropped_series[reason] for reason in catalog.DROPPED_SERIES_REASONS
+    }
+    yield metric(catalog.DROPPED_SERIES, dropped)
+
+
+def metric(family: Family, children: Children) -> Metric:
+    """The family with a sample for each tuple of label values."""
+    kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+    made = kind(family.name, family.help, labels=family.labels)
+    for labels, value in children.items():
+        made.add_metric(labels, value)
+    return made
+
+
+@cache
 def _version() -> str:
     try:
         return version("asyncrl-exporter")

@@ -10,6 +10,7 @@ import socket
 import ssl
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 from hypercorn.asyncio import serve
@@ -30,7 +31,7 @@ from exporter.publish.push import Pusher
 from exporter.receiver import Receiver
 from exporter.scrape_log import ScrapeLog
 from exporter.scrape_pages import ScrapePages
-from exporter.self_metrics import SelfMetrics
+from exporter.self_metrics import SelfMetrics, ingest_families
 from exporter.upstream import UpstreamConfig
 
 _KEEP_ALIVE_SECONDS = 75.0
@@ -56,7 +57,11 @@ async def serve_until_signalled(config: ExporterConfig, ingest: Ingest, listener
     senders = [sender for sender in (pusher, forwarder) if sender is not None]
     receiver = Receiver(config, ingest, self_metrics, forwarder)
     pages = ScrapePages(config, ingest, scrapes, self_metrics)
-    self_metrics.others += [listeners.families, *(sender.families for sender in senders)]
+    self_metrics.others += [
+        partial(ingest_families, ingest),
+        listeners.families,
+        *(sender.families for sender in senders),
+    ]
     otlp_access = Access(receiver.app(), listeners.otlp.guard, refuse=otlp_receiver.error_response)
     scrape_access = Access(pages.app(), listeners.scrape.guard, refuse=scrape_pages.error_response)
     if config.endpoints_file is not None:
