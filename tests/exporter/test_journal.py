@@ -118,19 +118,22 @@ def test_what_is_lost_is_logged_and_nothing_is_logged_per_record(start_exporter:
     for version in range(1, 51):
         trainer.post(*trainer.window(version, [{"policy_loss": 1.0}]))
     trainer.seq += 2
-    trainer.post(*trainer.window(51, [{"policy_loss": 1.0}], rollouters=["7"]))
+    for version in range(51, 61):
+        trainer.post(*trainer.window(version, [{"policy_loss": 1.0}], rollouters=["7"]))
     scrape_until(
         exporter.metrics, lambda page: page.value("asyncrl_run_status", run="r", status="lost") == 1.0
     )
     _, said = exporter.stop()
     (lost,) = events(said, "records lost")
-    assert lost == {"run": "r", "source": "t0", "first_seq": "101", "last_seq": "102"}
+    assert lost == {"run": "r", "source": "t0", "seqs": "101..102"}
     (incomplete,) = events(said, "sealed incomplete")
     assert incomplete | {"reasons": ""} == {"run": "r", "attempt": "1", "param_version": "51", "reasons": ""}
     assert set(incomplete["reasons"].split(",")) == {"lost_records", "missing_rollouter"}
     (given_up,) = events(said, "run lost")
     assert given_up["run"] == "r"
-    assert len(said.splitlines()) < 12  # for 104 records; with what asyncio's debug mode finds slow
+    assert (
+        len(said.splitlines()) < 12
+    )  # for 122 records, 10 of them of incomplete versions; with what asyncio's debug mode finds slow
 
 
 def test_a_full_disk_is_logged_once_and_its_end_once(start_exporter: StartExporter) -> None:
