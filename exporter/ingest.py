@@ -22,7 +22,7 @@ import msgspec
 from exporter import catalog, otlp
 from exporter.archive import Archive
 from exporter.config import ExporterConfig
-from exporter.errors import JournalUnavailable, Overloaded
+from exporter.errors import DataDirectoryError, JournalUnavailable, Overloaded, RequestError
 from exporter.event_log import Throttle, say
 from exporter.journal import Event, Journal
 from exporter.ledger import Ledger
@@ -95,7 +95,14 @@ class Ingest:
     def open(cls, config: ExporterConfig) -> Self:
         """Open the journal, restore the ledger, start the writer. Raises DataDirectoryError."""
         ingest = cls(config, Journal.open(config.data_dir, mode=config.journal_mode))
-        ingest._restore()
+        try:
+            ingest._restore()
+        except (sqlite3.Error, msgspec.MsgspecError, RequestError) as error:
+            ingest.journal.close()
+            raise DataDirectoryError(
+                f"cannot read back the journal {ingest.journal.path}: {error}; put a good copy in its place, "
+                "or move it away to start anew"
+            ) from error
         ingest.ready = True
         ingest._thread.start()
         return ingest
@@ -151,6 +158,8 @@ class Ingest:
         self.ledger.changed.update(state.runs)
         self._settle()
         say(log, "restored", journal=self.journal.path, runs=len(state.runs), events=len(events))
+        if self.journal.torn_frames:
+            say(log, "journal tail torn", level=logging.WARNING, frames=self.journal.torn_frames)
 
     def _load_window(self, name: str) -> None:
         window = self._window(name)
@@ -308,7 +317,7 @@ class Ingest:
 
     def _settle(self) -> None:
         self._flush()
-        if self.ledger.changed:
+        if self.ledger.changed or self.ledger.state.unattributed != self.snapshot.unattributed:
             self.snapshot = self._take_snapshot()
             self.ledger.changed.clear()
 

@@ -20,6 +20,7 @@ import msgspec
 
 from exporter.errors import DataDirectoryError
 from exporter.state import Annex, RunSummary, SealedWindow, State
+from exporter.torn_tail import written_frames
 
 SCHEMA: Final = 1
 JOURNAL_FILE: Final = "journal.sqlite"
@@ -50,8 +51,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 class Journal:
     """Raises sqlite3.Error where the disk does not take what it is given; nothing is committed then."""
 
-    def __init__(self, path: Path, lock: int, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, lock: int, connection: sqlite3.Connection, torn_frames: int = 0) -> None:
         self.path = path
+        self.torn_frames = torn_frames
+        """Pages at the end of SQLite's log that were no whole transaction when the journal was opened."""
         self._lock = lock
         self._connection = connection
         self.pushing = False
@@ -74,11 +77,11 @@ class Journal:
             ) from error
         path = directory / JOURNAL_FILE
         try:
-            connection = _connect(path, mode)
+            connection, torn_frames = _connect(path, mode)
         except (sqlite3.Error, DataDirectoryError) as error:
             os.close(lock)
             raise DataDirectoryError(f"cannot open the journal {path}: {error}") from error
-        return cls(path, lock, connection)
+        return cls(path, lock, connection, torn_frames)
 
     def close(self) -> None:
         self._connection.close()
@@ -172,16 +175,19 @@ class Journal:
         return [msgspec.msgpack.decode(body, type=Annex) for (body,) in rows]
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
+def _connect(path: Path, mode: str) -> tuple[sqlite3.Connection, int]:
+    """The connection, and the torn frames of the log that the last process left."""
+    written = written_frames(path.with_name(path.name + "-wal"))
     connection = sqlite3.connect(path, check_same_thread=False)
     found = connection.execute("PRAGMA user_version").fetchone()[0]
     if found > SCHEMA:
         connection.close()
         raise DataDirectoryError(f"it has schema {found}, this exporter knows {SCHEMA}; use a newer exporter")
+    _, taken, _ = connection.execute("PRAGMA wal_checkpoint").fetchone()  # -1 in the other mode
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute(f"PRAGMA journal_mode = {_MODES[mode]}")
     connection.execute("PRAGMA synchronous = FULL")
     connection.executescript(_TABLES)
     connection.execute(f"PRAGMA user_version = {SCHEMA}")
     connection.commit()
-    return connection
+    return connection, max(written - max(taken, 0), 0)

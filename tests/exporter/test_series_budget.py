@@ -2,7 +2,7 @@
 
 import signal
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.catalog import version_series
@@ -70,6 +70,7 @@ def test_of_wide_versions_every_nth_is_on_the_page_and_an_evicted_one_is_counted
         exporter = start_exporter("--series-budget", str(BUDGET), data_dir=exporter.data_dir)
 
 
+@settings(deadline=None)
 @given(
     most=st.integers(1, 40),
     gaps=st.lists(st.sampled_from([0.0, 0.1, 1.0, 30.0, 400.0]), min_size=1, max_size=200),
