@@ -98,8 +98,9 @@ async def run(config: RunConfig) -> int:
         if exporter is not None and exporter.owned:
             # Nothing else is left to stop: from here on any signal means this wait.
             interrupt.first.set()
-            _say("waiting until the exporter has sealed the last version and whoever scrapes")
-            _say(f"{metrics_url} has seen it, a minute or so at most (Ctrl-C skips)")
+            _say(
+                "waiting for the last version to be sealed and scraped, a minute or so at most (Ctrl-C skips)"
+            )
             await race(exporter.published(config.run_id), interrupt.second.wait())
     if status == schema.STOPPED:
         return 128 + interrupt.number
