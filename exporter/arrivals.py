@@ -1,6 +1,10 @@
 """When things arrived, on this process's monotonic clock. Never stored: a restarted exporter starts its graces anew."""
 
-Key = tuple[str | int, ...]
+from collections.abc import Container
+from typing import Final
+
+MAX_HEARD: Final = 10_000
+"""Sources of one run; what is known of more of them is not all needed."""
 
 
 class Arrivals:
@@ -9,46 +13,59 @@ class Arrivals:
     def __init__(self, now: float) -> None:
         self.started = now
         self.now = now
-        self._times: dict[Key, float] = {}
-        """(run, what, which, ...) -> time"""
+        # run -> what it is about -> time; what is asked at every turn for every source is never searched for.
+        self._heard: dict[str, dict[str, float]] = {}
+        self._first_heard: dict[str, dict[str, float]] = {}
+        self._ends: dict[str, dict[int, float]] = {}
+        self._syncs: dict[str, dict[int, dict[int, float]]] = {}
+        """run -> attempt -> version -> time"""
+        self._holes: dict[str, dict[str, dict[int, float]]] = {}
+        """run -> source -> first seq -> time"""
 
     def hear(self, run: str, source: str) -> None:
-        self._times[run, "heard", source] = self.now
-        self._times.setdefault((run, "first heard", source), self.now)
+        self._heard.setdefault(run, {})[source] = self.now
+        self._first_heard.setdefault(run, {}).setdefault(source, self.now)
 
     def heard(self, run: str, source: str) -> float:
-        return self._times.get((run, "heard", source), self.started)
+        return self._heard.get(run, {}).get(source, self.started)
 
     def first_heard(self, run: str, source: str) -> float:
-        return self._times.get((run, "first heard", source), self.started)
+        return self._first_heard.get(run, {}).get(source, self.started)
 
     def sync_arrived(self, run: str, attempt: int, version: int) -> None:
-        self._times[run, "sync", attempt, version] = self.now
+        self._syncs.setdefault(run, {}).setdefault(attempt, {})[version] = self.now
 
     def sync(self, run: str, attempt: int, version: int) -> float:
-        return self._times.get((run, "sync", attempt, version), self.started)
+        return self._syncs.get(run, {}).get(attempt, {}).get(version, self.started)
 
     def end_arrived(self, run: str, attempt: int) -> None:
-        self._times.setdefault((run, "end", attempt), self.now)
+        self._ends.setdefault(run, {}).setdefault(attempt, self.now)
 
     def end(self, run: str, attempt: int) -> float:
-        return self._times.get((run, "end", attempt), self.started)
+        return self._ends.get(run, {}).get(attempt, self.started)
 
     def hole_seen(self, run: str, source: str, first: int) -> float:
         """When the hole that begins at `first` was first seen: now, if it is new."""
-        return self._times.setdefault((run, "hole", source, first), self.now)
+        return self._holes.setdefault(run, {}).setdefault(source, {}).setdefault(first, self.now)
 
     def forget_syncs(self, run: str, attempt: int, below: int) -> None:
-        prefix = (run, "sync", attempt)
-        self._forget([key for key in self._times if key[:3] == prefix and int(key[3]) < below])
+        times = self._syncs.get(run, {}).get(attempt, {})
+        for version in [version for version in times if version < below]:
+            del times[version]
 
     def forget_holes(self, run: str, source: str, keep: set[int]) -> None:
-        prefix = (run, "hole", source)
-        self._forget([key for key in self._times if key[:3] == prefix and key[3] not in keep])
+        times = self._holes.get(run, {}).get(source, {})
+        for first in [first for first in times if first not in keep]:
+            del times[first]
+
+    def keep_sources(self, run: str, known: Container[str]) -> None:
+        """Forgets sources that the ledger has forgotten, now and then."""
+        if len(self._heard.get(run, {})) > MAX_HEARD:
+            for times in (self._heard, self._first_heard, self._holes):
+                of_run = times.get(run, {})
+                for source in [source for source in of_run if source not in known]:
+                    del of_run[source]
 
     def forget_run(self, run: str) -> None:
-        self._forget([key for key in self._times if key[0] == run])
-
-    def _forget(self, keys: list[Key]) -> None:
-        for key in keys:
-            del self._times[key]
+        for known in (self._heard, self._first_heard, self._ends, self._syncs, self._holes):
+            known.pop(run, None)

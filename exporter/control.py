@@ -60,6 +60,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     out_of_range: dict[str, int] = {}
     problems: tuple[str, ...] = ()
 
+    @property
+    def weight(self) -> int:
+        """How much memory it takes, in values."""
+        return 8 + len(self.values) + len(self.user_values) + len(self.reported)
+
 
 def check_source(source: Source) -> None:
     """Refuse a source that does not say who it is, or speaks another major version of the schema."""

@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 MAX_PENDING: Final = 64
 MAX_OPEN_WINDOWS: Final = 4096
 MAX_FINISHED: Final = 1000
+MAX_HELD: Final = 2_000_000
+"""Of all open windows together, in values, a record counting 8 more: some 300 MB."""
 _TRAINER_LIVES: Final = (schema.CONTROLLER, schema.TRAINER)
 """Who said that the run ended, and who says it now: a controller speaks for a dead trainer only."""
 _MILLISECOND_NS: Final = 1_000_000
@@ -99,7 +101,7 @@ class Ledger:
         self.outbox.append(run.summary)
         self.state.finished[run_name] = run
         for oldest in list(self.state.finished)[:-MAX_FINISHED]:
-            del self.state.finished[oldest]
+            self._drop_finished(oldest)
         self.live.forget_run(run_name)
         self.arrivals.forget_run(run_name)
         self.changed.add(run_name)
@@ -108,7 +110,7 @@ class Ledger:
         """Forget for good the runs whose history the journal drops."""
         for name, run in list(self.state.finished.items()):
             if run.ended_at is not None and run.ended_at < ended_before:
-                del self.state.finished[name]
+                self._drop_finished(name)
                 self.arrivals.forget_run(name)
 
     # ---- one record
@@ -141,6 +143,7 @@ class Ledger:
     ) -> tuple[Run, SourceLife]:
         run, life = find_sender(self.state, source, attributes, wall)
         self.arrivals.hear(run.name, source.source_id)
+        self.arrivals.keep_sources(run.name, run.sources)
         self.changed.add(run.name)
         life.last_seen = wall
         life.clock_offset = wall - time_ns / NS
@@ -193,7 +196,9 @@ class Ledger:
             raise Late("sealed", f"version {record.version} of run {run.name!r} is sealed")
         if record.step in attempt.steps:
             raise Rejected("duplicate_step", f"step {record.step} of attempt {attempt.number} came before")
-        _window(attempt, record.version).steps[record.step] = record
+        window = _window(attempt, record.version)
+        self._hold(run, attempt, record)
+        window.steps[record.step] = record
         attempt.steps.add(record.step)
         run.count(catalog.TRAIN_STEPS)
         run.count(catalog.TOKENS, "trained", by=record.token_count or 0)
@@ -237,7 +242,9 @@ class Ledger:
         life.slot = record.rollouter
         if record.version <= attempt.sealed:
             raise Late("sealed", f"version {record.version} of run {run.name!r} is sealed")
-        _window(attempt, record.version).rollouters.append(record)
+        window = _window(attempt, record.version)
+        self._hold(run, attempt, record)
+        window.rollouters.append(record)
         settled = attempt.settled.setdefault(record.rollouter, Ranges())
         settled.add_range(record.version_from or record.version, record.version)
 
@@ -293,8 +300,10 @@ class Ledger:
 
     def _seal_window(self, run: Run, attempt: Attempt, seal: Seal) -> None:
         window = attempt.open.pop(seal.version)
+        self._release(attempt, window)
         for version in [version for version in attempt.open if version < seal.version]:
-            late = attempt.open.pop(version)  # window records whose version got neither step nor sync
+            late = attempt.open.pop(version)
+            self._release(attempt, late)  # window records whose version got neither step nor sync
             run.count(catalog.LATE_RECORDS, "sealed", by=len(late.rollouters))
         ends = [record.end_ns for record in (*window.steps.values(), *([window.sync] if window.sync else []))]
         end_ns = window.sync.end_ns if window.sync is not None else max(ends)
@@ -329,6 +338,24 @@ class Ledger:
             self.state.unattributed[reason] = self.state.unattributed.get(reason, 0) + 1
         else:
             refuse(run, reason, wall)
+            self.changed.add(run.name)
+
+    def _hold(self, run: Run, attempt: Attempt, record: Record) -> None:
+        """Count what an open window is to hold. Where all windows hold too much, the runs that hold more than
+        their share are refused more of it. Raises Rejected."""
+        if self.state.held >= MAX_HELD and attempt.held * len(self.state.runs) >= MAX_HELD:
+            raise Rejected("limit", f"the open windows of run {run.name!r} hold too much")
+        attempt.held += record.weight
+        self.state.held += record.weight
+
+    def _release(self, attempt: Attempt, window: OpenWindow) -> None:
+        weight = sum(record.weight for record in (*window.steps.values(), *window.rollouters))
+        attempt.held -= weight
+        self.state.held -= weight
+
+    def _drop_finished(self, name: str) -> None:
+        run = self.state.finished.pop(name)
+        self.state.held -= sum(attempt.held for attempt in run.attempts.values())
 
 
 def _window(attempt: Attempt, version: int) -> OpenWindow:

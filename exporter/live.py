@@ -34,6 +34,8 @@ class LiveGauges:
 
     def __init__(self) -> None:
         self.runs: dict[str, dict[Key, LiveGauge]] = {}
+        self._searched: dict[str, float] = {}
+        """run -> when it was last searched for dead gauges, monotonic seconds"""
 
     def set(
         self, run: str, key: Key, *, value: float, time_ns: int, source_id: str, monotonic: float
@@ -42,7 +44,7 @@ class LiveGauges:
         gauges = self.runs.setdefault(run, {})
         old = gauges.get(key)
         if old is None and len(gauges) >= MAX_GAUGES:
-            _drop_dead(gauges, monotonic)
+            self._make_room(run, monotonic)
         if old is not None and old.time_ns > time_ns and old.alive(monotonic):
             return
         interval = 0.0  # not known yet, if another source or nobody said this before
@@ -59,10 +61,14 @@ class LiveGauges:
 
     def forget_run(self, run: str) -> None:
         self.runs.pop(run, None)
+        self._searched.pop(run, None)
 
-
-def _drop_dead(gauges: dict[Key, LiveGauge], monotonic: float) -> None:
-    for key in [key for key, gauge in gauges.items() if not gauge.alive(monotonic)]:
-        del gauges[key]
-    if len(gauges) >= MAX_GAUGES:
-        raise Rejected("limit", f"{MAX_GAUGES} live gauges of one run are known already")
+    def _make_room(self, run: str, monotonic: float) -> None:
+        """Drops the dead ones, once a second at most: a flood of new ones is refused without a search for each."""
+        gauges = self.runs[run]
+        if monotonic - self._searched.get(run, -1.0) >= 1.0:
+            self._searched[run] = monotonic
+            for key in [key for key, gauge in gauges.items() if not gauge.alive(monotonic)]:
+                del gauges[key]
+        if len(gauges) >= MAX_GAUGES:
+            raise Rejected("limit", f"{MAX_GAUGES} live gauges of one run are known already")

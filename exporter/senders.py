@@ -12,6 +12,8 @@ from runtime.telemetry import schema
 
 MAX_RUNS: Final = 1000
 MAX_SOURCES: Final = 4096
+SEARCH_SECONDS: Final = 1.0
+"""How often a full run is searched for a source to forget: a flood of new ones is refused without a search for each."""
 SILENCE_SECONDS: Final = 86_400.0
 """A source that ended without a word makes room for another after a day."""
 
@@ -51,8 +53,11 @@ def _begin_run(state: State, name: str, wall: float) -> Run:
 
 def _begin_life(run: Run, source: Source, wall: float) -> SourceLife:
     if len(run.sources) >= MAX_SOURCES:
-        gone = next((key for key, other in run.sources.items() if _is_gone(run, key, other, wall)), None)
+        gone = None
+        if abs(wall - run.searched) >= SEARCH_SECONDS:
+            gone = next((key for key, other in run.sources.items() if _is_gone(run, key, other, wall)), None)
         if gone is None:
+            run.searched = wall
             raise Rejected("limit", f"{MAX_SOURCES} sources of run {run.name!r} are known already")
         del run.sources[gone]
     life = SourceLife(role=source.role, attempt=source.attempt or (run.attempt if run.inferred else 1))

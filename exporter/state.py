@@ -110,6 +110,8 @@ class Attempt(msgspec.Struct, kw_only=True):
     """Rollouter slot -> versions it has answered for, with a window record or by skipping."""
     annexes: dict[str, Ranges] = {}
     """Annex kind -> versions that have one."""
+    held: int = 0
+    """Weight of the step and rollouter records in the open windows."""
     pending: list[Record] = []
     """Annexes of versions that are not published yet."""
 
@@ -207,6 +209,8 @@ class Run(msgspec.Struct, kw_only=True):
     """Whether the current attempt was inferred: then what other sources say of older ones means this one."""
     attempts: dict[int, Attempt] = {}
     sources: dict[str, SourceLife] = {}
+    searched: float = 0.0
+    """When no source could be forgotten to make room for another, the exporter's wall clock, seconds."""
     counters: dict[str, dict[Labels, ExactSum]] = {}
     histograms: dict[str, Histogram] = {}
     timestamps: dict[str, float] = {}
@@ -249,6 +253,8 @@ class State(msgspec.Struct, kw_only=True):
     """Runs that have left the page, oldest first: what still comes of them is not of a new run of that name."""
     unattributed: dict[str, int] = {}
     """Refused records that name no run, per reason."""
+    held: int = 0
+    """Weight of the step and rollouter records in the open windows of all runs."""
 
     def find(self, name: str) -> Run | None:
         return self.runs.get(name) or self.finished.get(name)
