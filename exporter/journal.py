@@ -27,14 +27,15 @@ JOURNAL_FILE: Final = "journal.sqlite"
 _LOCK: Final = "lock"
 _MODES: Final = {"wal": "WAL", "rollback": "DELETE"}
 """Of SQLite, by our word. In WAL mode all processes share memory, which a network file system cannot give."""
+# With rowid: without, SQLite keeps a quarter of a page of each row and puts the rest on a page of its own.
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, wall REAL NOT NULL, body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS checkpoint (id INTEGER PRIMARY KEY CHECK (id = 1), event INTEGER NOT NULL,
     body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS versions (run TEXT, attempt INTEGER, version INTEGER, sealed_at REAL NOT NULL,
-    body BLOB NOT NULL, PRIMARY KEY (run, attempt, version)) WITHOUT ROWID;
+    body BLOB NOT NULL, PRIMARY KEY (run, attempt, version));
 CREATE TABLE IF NOT EXISTS annexes (run TEXT, attempt INTEGER, version INTEGER, kind TEXT, body BLOB NOT NULL,
-    PRIMARY KEY (run, attempt, version, kind)) WITHOUT ROWID;
+    PRIMARY KEY (run, attempt, version, kind));
 CREATE TABLE IF NOT EXISTS pushes (id INTEGER PRIMARY KEY, queued_at REAL NOT NULL, run TEXT, attempt INTEGER,
     version INTEGER, kind TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, ended_at REAL, body BLOB NOT NULL) WITHOUT ROWID;
