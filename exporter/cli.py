@@ -14,7 +14,7 @@ from exporter.config import CHOICES, ExporterConfig
 from exporter.errors import ExporterError
 from exporter.ingest import Ingest
 from exporter.listeners import Listeners, open_guard
-from exporter.server import serve_until_signalled
+from exporter.server import Upstreams, serve_until_signalled
 from exporter.settings import CONFIG_VARIABLE, ENVIRONMENT_PREFIX, SETTINGS, load_settings
 
 log = logging.getLogger(__name__)
@@ -26,18 +26,19 @@ def main(argv: Sequence[str]) -> int:
     check_only = flags.pop("check_config")
     try:
         settings = load_settings(flags.pop("config"), os.environ, flags)
+        upstreams = Upstreams.find(settings.config)
         if check_only:
             for listener in ("listen", "otlp"):
                 open_guard(listener, settings.config)
             print(settings.describe(), end="")
             return 0
-        return _run(settings.config)
+        return _run(settings.config, upstreams)
     except ExporterError as error:
         print(f"asyncrl exporter: {error}", file=sys.stderr)
         return 2
 
 
-def _run(config: ExporterConfig) -> int:
+def _run(config: ExporterConfig, upstreams: Upstreams) -> int:
     event_log.configure(config.log_format)
     listeners = Listeners.bind(config)
     try:
@@ -54,7 +55,7 @@ def _run(config: ExporterConfig) -> int:
             otlp=urls["otlp"],
             data_dir=config.data_dir,
         )
-        asyncio.run(serve_until_signalled(config, ingest, listeners))
+        asyncio.run(serve_until_signalled(config, ingest, listeners, upstreams))
     finally:
         ingest.close()
     event_log.say(log, "stopped")

@@ -11,7 +11,7 @@ import ssl
 import time
 from contextlib import suppress
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, Self, cast
 
 from hypercorn.asyncio import serve
 from hypercorn.config import Config as HypercornConfig
@@ -43,7 +43,24 @@ _STOP_SECONDS = 5.0
 """How long requests in flight may take to finish after a signal."""
 
 
-async def serve_until_signalled(config: ExporterConfig, ingest: Ingest, listeners: Listeners) -> None:
+class Upstreams(NamedTuple):
+    """Where versions are pushed, and where spans are forwarded; None: nowhere."""
+
+    metrics: UpstreamConfig | None
+    traces: UpstreamConfig | None
+
+    @classmethod
+    def find(cls, config: ExporterConfig) -> Self:
+        """What the settings name, with what the environment adds. Raises ConfigError."""
+        return cls(
+            UpstreamConfig.from_environment("metrics", config.push) if config.push else None,
+            UpstreamConfig.from_environment("traces", config.forward_spans) if config.forward_spans else None,
+        )
+
+
+async def serve_until_signalled(
+    config: ExporterConfig, ingest: Ingest, listeners: Listeners, upstreams: Upstreams
+) -> None:
     """Serves until SIGTERM or SIGINT; then stops accepting and finishes what is in flight."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -53,7 +70,8 @@ async def serve_until_signalled(config: ExporterConfig, ingest: Ingest, listener
     scrapes = ScrapeLog()
     ingest.scrape_interval = lambda: scrapes.interval_seconds
     self_metrics = SelfMetrics(scrapes)
-    pusher, forwarder = _start_senders(config, ingest)
+    pusher = Pusher(ingest.journal.path, upstreams.metrics) if upstreams.metrics else None
+    forwarder = SpanForwarder(upstreams.traces) if upstreams.traces else None
     senders = [sender for sender in (pusher, forwarder) if sender is not None]
     receiver = Receiver(config, ingest, self_metrics, forwarder)
     pages = ScrapePages(config, ingest, scrapes, self_metrics)
@@ -78,16 +96,6 @@ async def serve_until_signalled(config: ExporterConfig, ingest: Ingest, listener
         pages.close()
         for sender in senders:
             sender.close()
-
-
-def _start_senders(config: ExporterConfig, ingest: Ingest) -> tuple[Pusher | None, SpanForwarder | None]:
-    """What is asked for of the two. Raises ConfigError."""
-    push = UpstreamConfig.from_environment("metrics", config.push) if config.push else None
-    traces = UpstreamConfig.from_environment("traces", config.forward_spans) if config.forward_spans else None
-    return (
-        None if push is None else Pusher(ingest.journal.path, push),
-        None if traces is None else SpanForwarder(traces),
-    )
 
 
 async def _serve(access: Access, entrance: Entrance, stop: asyncio.Event) -> None:

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,17 +38,22 @@ StartExporter = Callable[..., StartedExporter]
 
 def exporters(directory: Path) -> Iterator[StartExporter]:
     """One `start(*flags, data_dir=..., ca_file=...) -> StartedExporter` that is ready; those it started end after it.
-    `ca_file`: the authority of a scrape listener with TLS."""
+    `ca_file`: the authority of a scrape listener with TLS; `environment`: variables of the process."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(*flags: str, data_dir: Path | None = None, ca_file: Path | None = None) -> StartedExporter:
+    def start(
+        *flags: str,
+        data_dir: Path | None = None,
+        ca_file: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> StartedExporter:
         data = data_dir or directory / f"data{len(started)}"
         endpoints = directory / f"endpoints{len(started)}.json"
         command = [sys.executable, "-P", "-m", "exporter", "--listen", "127.0.0.1:0", "--otlp", "127.0.0.1:0"]
         places = ["--data-dir", str(data), "--endpoints-file", str(endpoints)]
         process = subprocess.Popen(
             [*command, *places, *flags],
-            env={"PYTHONPATH": str(ROOT), "PYTHONDEVMODE": "1"},
+            env={"PYTHONPATH": str(ROOT), "PYTHONDEVMODE": "1", **(environment or {})},
             stderr=subprocess.PIPE,
             text=True,
         )

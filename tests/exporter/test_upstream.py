@@ -1,6 +1,8 @@
 """Where the exporter may send, what the environment adds, and what an answer means."""
 
 import gzip
+import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,12 +18,17 @@ from exporter import cli
 from exporter.config import ExporterConfig
 from exporter.errors import ConfigError
 from exporter.upstream import Answer, Backoff, Upstream, UpstreamConfig
+from tests.exporter.conftest import StartExporter
+from tests.web_config import Authority
+from tests.wire import Emitter, scrape_until
 
 Request = tuple[str, dict[str, str], bytes]
 
 
 @contextmanager
-def answering(status: int, headers: dict[str, str] | None = None) -> Iterator[tuple[str, list[Request]]]:
+def answering(
+    status: int, headers: dict[str, str] | None = None, *, tls: ssl.SSLContext | None = None
+) -> Iterator[tuple[str, list[Request]]]:
     """A server that gives every POST one answer: its URL, and what it was sent."""
     seen: list[Request] = []
 
@@ -37,11 +44,19 @@ def answering(status: int, headers: dict[str, str] | None = None) -> Iterator[tu
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
             """Quiet."""
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
+    class Server(HTTPServer):
+        def handle_error(self, request: object, client_address: object) -> None:
+            """A handshake that fails is the test's."""
+
+        def get_request(self) -> tuple[socket.socket, Any]:
+            connection, address = super().get_request()
+            return (connection if tls is None else tls.wrap_socket(connection, server_side=True)), address
+
+    server = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", seen
+        yield f"http{'' if tls is None else 's'}://127.0.0.1:{server.server_port}", seen
     finally:
         server.shutdown()
         server.server_close()
@@ -197,3 +212,53 @@ def test_back_off_grows_to_a_bound_and_starts_again_after_a_success() -> None:
     assert all(15 <= wait <= 30 for wait in waits[6:])
     backoff.succeeded()
     assert backoff.failed(no_answer) <= 0.5
+
+
+def test_a_receiver_behind_tls_is_checked_and_told_who_we_are(tmp_path: Path) -> None:
+    authority = Authority.found(tmp_path)
+    certificate, key = authority.issue("receiver")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    tls.load_verify_locations(authority.ca_file)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    ours, our_key = authority.issue("exporter")
+    strangers = Authority.found(tmp_path, "stranger").ca_file
+    identity: dict[str, Any] = {"client_certificate": str(ours), "client_key": str(our_key)}
+    with answering(200, tls=tls) as (url, seen):
+        for config, delivered in (
+            (UpstreamConfig(url=url, certificate=str(authority.ca_file), **identity), True),
+            (UpstreamConfig(url=url, certificate=str(authority.ca_file)), False),  # says not who it is
+            (UpstreamConfig(url=url, certificate=str(strangers), **identity), False),  # trusts others
+            (UpstreamConfig(url=url, **identity), False),
+        ):
+            upstream = Upstream("metrics", config)
+            answer = upstream.post(b"body")
+            upstream.close()
+            assert answer.delivered == delivered, answer
+            assert answer.delivered or answer.status == 0  # and so tried again: nothing is lost for it
+    assert len(seen) == 1
+
+
+def test_variables_of_opentelemetry_are_read_for_a_push_and_for_nothing_else(
+    start_exporter: StartExporter,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    environment = {
+        "OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20t",
+        "OTEL_EXPORTER_OTLP_TIMEOUT": "9000",
+    }
+    with answering(200) as (url, seen):
+        exporter = start_exporter("--push", url, environment=environment)
+        trainer = Emitter(exporter.otlp)
+        trainer.post(*trainer.window(1, [{"policy_loss": 0.5}]))
+        scrape_until(exporter.metrics, lambda page: page.value("asyncrl_exporter_push_queue") == 0)
+        assert exporter.stop()[0] == 0
+    assert {(path, headers["authorization"]) for path, headers, _ in seen} == {("/v1/metrics", "Bearer t")}
+    wrong = {"OTEL_EXPORTER_OTLP_TIMEOUT": "never"}
+    assert start_exporter(environment=wrong).stop()[0] == 0
+    places = ["--listen", "127.0.0.1:0", "--otlp", "127.0.0.1:0", "--data-dir", str(tmp_path / "refused")]
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "never")
+    assert cli.main([*places, "--push", "http://127.0.0.1:1"]) == 2
+    assert "OTEL_EXPORTER_OTLP_TIMEOUT must be milliseconds" in capsys.readouterr().err
