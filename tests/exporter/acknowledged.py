@@ -21,6 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint
 
+_NS = 1_000_000_000
 Series = tuple[str, frozenset[tuple[str, str]]]
 _STATES, _METRIC, _BUCKETS = "asyncrl.state_seconds.", "asyncrl.metric.", "asyncrl.buckets."
 _ACTIVE = {"trainer": ("assembling", "training"), "rollouter": ("generating", "draining")}
@@ -231,7 +232,7 @@ def _row(attempt: int, version: int, window: Window, reasons: list[str], at_ns: 
         "param_version": version,
         "complete": not reasons,
         "reasons": reasons,
-        "timestamp": at_ns / 1e9,
+        "timestamp": at_ns / _NS,
         "train_steps": len(window.steps),
         "sample_count": sum(step["asyncrl.sample_count"] for step in window.steps),
         "metrics": metrics,
@@ -247,7 +248,7 @@ def _row(attempt: int, version: int, window: Window, reasons: list[str], at_ns: 
 
 def _validation(said: dict[str, Any]) -> dict[str, Any]:
     return {
-        "timestamp": said["end"] / 1e9,
+        "timestamp": said["end"] / _NS,
         "sample_count": said["asyncrl.sample_count"],
         "metrics": {"exact_match_ratio": said[f"{_METRIC}exact_match_ratio"]},
     }

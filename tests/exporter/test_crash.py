@@ -131,7 +131,7 @@ def test_after_every_kill_ledger_page_and_history_are_what_was_acknowledged(
 def test_soak_after_every_one_of_500_kills_ledger_page_and_history_are_what_was_acknowledged(
     start_exporter: StartExporter, tmp_path: Path
 ) -> None:
-    load = kill_and_compare(start_exporter, tmp_path / "data", SOAK_KILLS, seed=500)
+    load = kill_and_compare(start_exporter, tmp_path / "data", SOAK_KILLS, seed=SOAK_KILLS)
     assert load.unanswered >= SOAK_KILLS
     versions = sum(len(load.truth.history(run)) for run in RUNS)
     print(f"{SOAK_KILLS} kills, {versions} versions, {load.unanswered} requests sent again")
