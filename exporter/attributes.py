@@ -101,6 +101,8 @@ def number(raw: AttributeValue) -> float | None:
 
 def finite(raw: AttributeValue) -> float:
     """The number; Rejected as `nonfinite` for NaN and infinities, as `bad_value` for anything else."""
+    if type(raw) is float and -LARGEST <= raw <= LARGEST:
+        return raw  # as nearly all are
     value = number(raw)
     if value is None:
         raise Rejected("bad_value", f"{raw!r} is no number")
@@ -113,6 +115,8 @@ def finite(raw: AttributeValue) -> float:
 
 def natural(raw: AttributeValue) -> int:
     """An integer, or -1 for what is none: every caller wants at least 0."""
+    if type(raw) is int and -LARGEST_INTEGER <= raw <= LARGEST_INTEGER:
+        return raw
     value = number(raw)
     return int(value) if value is not None and abs(value) <= LARGEST_INTEGER and value == int(value) else -1
 

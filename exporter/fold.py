@@ -11,8 +11,6 @@ from exporter.statistics import Distribution, weighted_mean
 from exporter.values import Scalar, Spread, Value, user_family
 from runtime.telemetry import schema
 
-Terms = list[tuple[tuple[int, str, int], Scalar]]
-
 
 def fold_window(
     run: str,
@@ -65,25 +63,23 @@ def fold_annex(run: str, attempt: int, record: Record, *, now: float) -> Annex:
 
 def fold_values(records: Iterable[Record]) -> Scope:
     """Merge the values of `records`, each by the statistic that it declares."""
-    known: dict[str, list[tuple[tuple[int, str, int], Value]]] = {}
-    user: dict[str, Terms] = {}
-    for record in records:
-        # What `last` means: the highest step, and the highest seq within it; a sync follows all its steps.
-        position = (record.step or sys.maxsize, record.source_id, record.seq or 0)
+    known: dict[str, list[Value]] = {}
+    user: dict[str, list[Scalar]] = {}
+    for record in sorted(records, key=_position):
         for name, value in record.values.items():
-            known.setdefault(name, []).append((position, value))
+            known.setdefault(name, []).append(value)
         for name, scalar in record.user_values.items():
-            user.setdefault(user_family(name), []).append((position, scalar))
+            user.setdefault(name, []).append(scalar)
     scalars: dict[str, float] = {}
     distributions: dict[str, Distribution] = {}
     for name, terms in known.items():
-        spreads = [value.distribution for _, value in terms if isinstance(value, Spread)]
+        spreads = [value.distribution for value in terms if isinstance(value, Spread)]
         if spreads:
             distributions[name] = Distribution.merged(spreads)
-        merged = _merge_scalars([(at, value) for at, value in terms if isinstance(value, Scalar)])
+        merged = _merge_scalars([value for value in terms if isinstance(value, Scalar)])
         if merged is not None:
             scalars[name] = merged
-    merged_user = {name: _merge_scalars(terms) for name, terms in user.items()}
+    merged_user = {user_family(name): _merge_scalars(terms) for name, terms in user.items()}
     return Scope(
         scalars=dict(sorted(scalars.items())),
         distributions=dict(sorted(distributions.items())),
@@ -91,12 +87,17 @@ def fold_values(records: Iterable[Record]) -> Scope:
     )
 
 
-def _merge_scalars(terms: Terms) -> float | None:
-    """One value of all terms, or None where none has weight."""
+def _position(record: Record) -> tuple[int, str, int]:
+    """What `last` means: the highest step, and the highest seq within it; a sync follows all its steps."""
+    return record.step or sys.maxsize, record.source_id, record.seq or 0
+
+
+def _merge_scalars(terms: list[Scalar]) -> float | None:
+    """One value of all terms, given in their order; None where none has weight. The first says how they merge."""
     if not terms:
         return None
-    values = [scalar.value for _, scalar in terms]
-    match min(terms, key=lambda term: term[0])[1].statistic:
+    values = [scalar.value for scalar in terms]
+    match terms[0].statistic:
         case "sum":
             return math.fsum(values)
         case "min":
@@ -104,9 +105,9 @@ def _merge_scalars(terms: Terms) -> float | None:
         case "max":
             return max(values)
         case "last":
-            return max(terms, key=lambda term: term[0])[1].value
+            return values[-1]
         case _:
-            return weighted_mean((scalar.value, scalar.weight) for _, scalar in terms)
+            return weighted_mean(values, [scalar.weight for scalar in terms])
 
 
 def _clocked(records: Iterable[Record], active: tuple[str, ...]) -> Clocked:

@@ -258,25 +258,28 @@ def _source(attributes: Iterable[KeyValue]) -> Source:
 def _attributes(pairs: Iterable[KeyValue]) -> dict[str, AttributeValue]:
     attributes: dict[str, AttributeValue] = {}
     for pair in pairs:
-        value = _value(pair.value)
+        value = pair.value.double_value or _value(pair.value)
         if value is not None:
             attributes[_clean(pair.key)] = value
     return attributes
 
 
 def _value(value: AnyValue) -> AttributeValue | None:
-    """None for what the wire has no use for: maps, bytes, nothing. So are they within an array."""
+    """None for what the wire has no use for: maps, bytes, nothing. So are they within an array.
+
+    Nearly all values are doubles: callers try `double_value` first, which is 0.0 for every other kind.
+    """
     field = value.WhichOneof("value")
-    if field == "double_value":
-        return value.double_value
     if field == "int_value":
         return value.int_value
+    if field == "double_value":
+        return value.double_value
     if field == "string_value":
         return _clean(value.string_value)
     if field == "bool_value":
         return value.bool_value
     if field == "array_value":
-        items = [_value(item) for item in value.array_value.values]
+        items = [item.double_value or item.int_value or _value(item) for item in value.array_value.values]
         return tuple([item for item in items if item is not None])
     return None
 

@@ -1,7 +1,8 @@
 """The arithmetic of merging: exact sums, weighted means, mergeable distributions. Pure."""
 
 import math
-from collections.abc import Iterable
+import operator
+from collections.abc import Iterable, Sequence
 from typing import Self
 
 import msgspec
@@ -83,8 +84,7 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def weighted_mean(terms: Iterable[tuple[float, float]]) -> float | None:
-    """The mean of (value, weight) pairs; None without weight. Terms of weight 0 change nothing."""
-    heavy = [(value, weight) for value, weight in terms if weight]
-    weight = math.fsum(weight for _, weight in heavy)
-    return math.fsum(value * weight for value, weight in heavy) / weight if weight else None
+def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float | None:
+    """The mean of finite values, each with its weight; None without weight. Values of weight 0 change nothing."""
+    weight = math.fsum(weights)
+    return math.fsum(map(operator.mul, values, weights)) / weight if weight else None

@@ -1,6 +1,7 @@
 """The counters of a run that a record moves: what it brings into histograms, and what was wrong with its values."""
 
 import logging
+import operator
 from bisect import bisect_left
 from typing import Final
 
@@ -26,20 +27,12 @@ def refuse(run: Run, reason: str, wall: float, *, by: int = 1) -> None:
 
 def admit_names(run: Run, record: Record, wall: float) -> Record:
     """The record without the user metrics whose family another name has, or that are too many."""
-    families = {name: user_family(name) for name in record.user_values}
-    families |= {name: f"{catalog.PREFIX}reported_{name}" for name in record.reported}
-    refused = set()
-    for name, family in families.items():
-        first = run.user_names.get(family, name)
-        if first != name:
-            refuse(run, "collision", wall)
-            refused.add(name)
-            _say_collision(run, name, first, family)
-        elif family not in run.user_names and len(run.user_names) >= MAX_USER_METRICS:
-            refuse(run, "limit", wall)
-            refused.add(name)
-        else:
-            run.user_names[family] = name
+    known = run.user_names
+    families = [(name, user_family(name)) for name in record.user_values]
+    families += [(name, f"{catalog.PREFIX}reported_{name}") for name in record.reported]
+    refused = {
+        name for name, family in families if known.get(family) != name and not _admit(run, name, family, wall)
+    }
     if not refused:
         return record
     return msgspec.structs.replace(
@@ -47,6 +40,20 @@ def admit_names(run: Run, record: Record, wall: float) -> Record:
         user_values={name: value for name, value in record.user_values.items() if name not in refused},
         reported={name: value for name, value in record.reported.items() if name not in refused},
     )
+
+
+def _admit(run: Run, name: str, family: str, wall: float) -> bool:
+    """Whether a family that is not known to be of this name becomes so."""
+    first = run.user_names.get(family)
+    if first is not None:
+        refuse(run, "collision", wall)
+        _say_collision(run, name, first, family)
+        return False
+    if len(run.user_names) >= MAX_USER_METRICS:
+        refuse(run, "limit", wall)
+        return False
+    run.user_names[family] = name
+    return True
 
 
 def _say_collision(run: Run, name: str, first: str, family: str) -> None:
@@ -70,7 +77,7 @@ def count_values(run: Run, record: Record, wall: float) -> None:
     for name, value in record.values.items():
         if isinstance(value, Spread) and value.buckets is not None:
             histogram = run.histograms.setdefault(name, Histogram(counts=[0] * len(value.buckets)))
-            histogram.counts = [a + b for a, b in zip(histogram.counts, value.buckets, strict=True)]
+            histogram.counts = list(map(operator.add, histogram.counts, value.buckets))
             histogram.sum.add(value.distribution.sum)
             _point_to_span(histogram, record, name, value.distribution.max, value.buckets)
 

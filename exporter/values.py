@@ -1,7 +1,7 @@
 """The metric values of one span: typed by the catalogue, range-checked, non-finite ones counted and left out."""
 
 import re
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 import msgspec
@@ -61,39 +61,53 @@ class Values(msgspec.Struct):
     out_of_range: dict[str, int] = {}
 
 
+@lru_cache(maxsize=8192)  # as above
+def _split(attribute: str) -> tuple[str, str]:
+    """The prefix of a value's attribute, and the name behind it; two empty strings for any other attribute."""
+    for prefix in (schema.METRIC_PREFIX, schema.NONFINITE_PREFIX, schema.REPORTED_PREFIX):
+        if attribute.startswith(prefix):
+            return prefix, attribute.removeprefix(prefix)
+    return "", ""
+
+
 class _Reader:
     def __init__(self, attributes: Attributes) -> None:
         self.attributes = attributes
         self.values = Values()
+        self._weights: dict[str, float] = {}
 
     def read_values(self) -> None:
-        for name, raw in self.attributes.all.items():
-            if name.startswith(schema.METRIC_PREFIX):
-                self._read_value(name.removeprefix(schema.METRIC_PREFIX), raw)
-            elif name.startswith(schema.NONFINITE_PREFIX):
-                metric = name.removeprefix(schema.NONFINITE_PREFIX)
-                self._count_nonfinite(metric, self.attributes.count(name) or 0)
-            elif name.startswith(schema.REPORTED_PREFIX):
-                self._read_reported(name.removeprefix(schema.REPORTED_PREFIX), raw)
+        for attribute, raw in self.attributes.all.items():
+            prefix, name = _split(attribute)
+            if prefix == schema.METRIC_PREFIX:
+                self._read_value(name, raw)
+            elif prefix == schema.NONFINITE_PREFIX:
+                self._count_nonfinite(name, self.attributes.count(attribute) or 0)
+            elif prefix:
+                self._read_reported(name, raw)
 
     def _read_value(self, name: str, raw: AttributeValue) -> None:
         metric = catalog.METRIC_BY_NAME.get(name)
         try:
-            if metric is not None and self._is_of_another_cohort(metric):
-                raise Rejected("bad_value", f"{name} is over what the train steps consumed")
             if metric is None:
                 self._read_user_value(name, raw)
-            elif metric.statistic == "distribution":
-                self.values.known[name] = self._spread(metric, raw)
             else:
-                self.values.known[name] = self._scalar(metric, raw)
+                self.values.known[name] = self._known(metric, raw)
         except Rejected as error:
-            if error.reason == "nonfinite":
-                self._count_nonfinite(name, 1)
-            elif error.reason == "out_of_range":
-                self.values.out_of_range[name] = self.values.out_of_range.get(name, 0) + 1
-            else:
-                self.attributes.problems.append(error.reason)
+            self._leave_out(name, error)
+
+    def _known(self, metric: catalog.Metric, raw: AttributeValue) -> Value:
+        if self._is_of_another_cohort(metric):
+            raise Rejected("bad_value", f"{metric.name} is over what the train steps consumed")
+        return self._spread(metric, raw) if metric.statistic == "distribution" else self._scalar(metric, raw)
+
+    def _leave_out(self, name: str, error: Rejected) -> None:
+        if error.reason == "nonfinite":
+            self._count_nonfinite(name, 1)
+        elif error.reason == "out_of_range":
+            self.values.out_of_range[name] = self.values.out_of_range.get(name, 0) + 1
+        else:
+            self.attributes.problems.append(error.reason)
 
     def _is_of_another_cohort(self, metric: catalog.Metric) -> bool:
         """A rollouter's window would mix what it generated into what the trainer consumed."""
@@ -110,6 +124,11 @@ class _Reader:
         return Scalar(statistic=metric.statistic, value=value, weight=self._weight(metric.weight))
 
     def _weight(self, weight: str) -> float:
+        if weight not in self._weights:
+            self._weights[weight] = self._read_weight(weight)
+        return self._weights[weight]
+
+    def _read_weight(self, weight: str) -> float:
         if weight == "steps":
             return 1.0
         name = _WEIGHT_ATTRIBUTES[weight]
@@ -122,12 +141,20 @@ class _Reader:
         user_family(name)
         if isinstance(raw, tuple) and not raw:
             return  # an empty list gives no sample, and no complaint (verl#7361)
-        statistic = self.attributes.text(schema.STATISTIC_PREFIX + name) or "mean"
+        statistic = self._statistics.get(name) or "mean"
         if statistic not in _SCALAR_STATISTICS:
             raise Rejected("bad_value", f"{schema.STATISTIC_PREFIX}{name} is {statistic!r}")
-        self.values.user[name] = Scalar(
-            statistic=statistic, value=finite(raw), weight=self._weight("samples")
-        )
+        weight = self._weight("samples")
+        self.values.user[name] = Scalar(statistic=statistic, value=finite(raw), weight=weight)
+
+    @cached_property
+    def _statistics(self) -> dict[str, str]:
+        """What the sender says of how metrics of its own merge, by their names."""
+        return {
+            name.removeprefix(schema.STATISTIC_PREFIX): self.attributes.text(name)
+            for name in self.attributes.all
+            if name.startswith(schema.STATISTIC_PREFIX)
+        }
 
     def _spread(self, metric: catalog.Metric, raw: AttributeValue) -> Spread:
         if not isinstance(raw, tuple):
@@ -144,7 +171,7 @@ class _Reader:
         if raw is None or metric.buckets is None:
             return None
         right = isinstance(raw, tuple) and len(raw) == len(metric.buckets) + 1
-        counts = tuple(natural(part) for part in raw) if right and isinstance(raw, tuple) else (-1,)
+        counts = tuple(map(natural, raw)) if right and isinstance(raw, tuple) else (-1,)
         if min(counts) < 0 or sum(counts) != count:
             raise Rejected("bad_value", f"{schema.BUCKETS_PREFIX}{metric.name} does not add up to {count}")
         return counts

@@ -1,8 +1,12 @@
 """What a run says, as request bodies: the steps, syncs and windows of versions, and the live gauges."""
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
 from runtime.telemetry import schema
+from runtime.telemetry.partial import Partial
 from tests.wire import Emitter, Plain
 
 DISTRIBUTIONS = (
@@ -28,16 +32,34 @@ VALUES = 60
 """Of a train step: distributions, the catalogue's scalars, and the rest of the sender's own."""
 STEPS = 4
 """Of a version."""
+RESPONSES = 256
+"""Of a step."""
 
 
-def step_values(step: int) -> dict[str, Plain]:
-    """The values of one step, none the same as those of the step before."""
+def step_values(step: int) -> dict[str, float | Partial]:
+    """The values of one step, not those of the step before."""
     part = (step % 97) / 100
-    values: dict[str, Plain] = {name: [256.0, 64.0 + part, 0.0, 1.0, 48.0 + part] for name in DISTRIBUTIONS}
+    spread = [part + number / RESPONSES for number in range(RESPONSES)]
+    values: dict[str, float | Partial] = {name: Partial.of(name, spread) for name in DISTRIBUTIONS}
     values |= dict.fromkeys(RATIOS, part)
-    values |= {name: 1.0 + part for name in SCALARS}
+    values |= dict.fromkeys(SCALARS, 1.0 + part)
     own = VALUES - len(values)
     return values | {f"actor/layer_{number}": number + part for number in range(own)}
+
+
+@lru_cache(maxsize=97)
+def _attributes(step: int) -> dict[str, Plain]:
+    """The same, as the runtime writes them."""
+    attributes: dict[str, Plain] = {}
+    for name, value in step_values(step).items():
+        if isinstance(value, float):
+            attributes[schema.METRIC_PREFIX + name] = value
+            continue
+        parts = (value.count, value.sum, value.min, value.max, value.m2)
+        attributes[schema.METRIC_PREFIX + name] = [float(part) for part in parts]
+        if value.buckets is not None:
+            attributes[schema.BUCKETS_PREFIX + name] = value.buckets
+    return attributes
 
 
 class SimulatedRun:
@@ -66,7 +88,7 @@ class SimulatedRun:
                         self.version,
                         self._step,
                         place,
-                        values=step_values(self._step),
+                        attributes=_attributes(self._step % 97),
                         sample_count=32,
                         trained_sample_count=30,
                         token_count=1800,
@@ -106,6 +128,6 @@ class SimulatedRun:
 
 def _one_hot(
     emitter: Emitter, name: str, states: Sequence[str], turn: int, says: dict[str, Plain]
-) -> list[object]:
+) -> list[Metric]:
     now = states[turn % len(states)]
     return [emitter.gauge(name, float(state == now), says | {schema.STATE: state}) for state in states]

@@ -48,9 +48,9 @@ def test_an_exact_sum_is_the_correctly_rounded_sum(terms: list[float]) -> None:
 
 
 def test_a_mean_is_weighted_by_what_it_is_over() -> None:
-    assert weighted_mean([(0.9, 10), (0.1, 990)]) == pytest.approx(0.108, abs=1e-15)
-    assert weighted_mean([(0.1, 990), (0.9, 10)]) == weighted_mean([(0.9, 10), (0.1, 990)])
-    assert weighted_mean([(0.5, 0)]) is None
+    assert weighted_mean([0.9, 0.1], [10, 990]) == pytest.approx(0.108, abs=1e-15)
+    assert weighted_mean([0.1, 0.9], [990, 10]) == weighted_mean([0.9, 0.1], [10, 990])
+    assert weighted_mean([0.5], [0]) is None
 
 
 def test_a_plain_double_gives_a_mean_and_no_spread() -> None:
