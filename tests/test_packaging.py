@@ -97,6 +97,19 @@ def test_a_run_without_its_extra_says_what_to_install(bin_folder: Path, tmp_path
     assert "asyncrl-exporter[runtime]" in line
 
 
+def test_the_commands_beside_the_exporter_need_no_extra_but_for_parquet(
+    bin_folder: Path, tmp_path: Path
+) -> None:
+    with started_exporter(bin_folder / "asyncrl", tmp_path) as (_, url):
+        listed = run(bin_folder / "asyncrl", "history", "--url", url, cwd=tmp_path)
+        assert (listed.returncode, listed.stdout) == (0, "no runs yet\n"), listed.stderr
+        arguments = ("--format", "parquet", "--output", "runs.parquet", "--url", url)
+        refused = run(bin_folder / "asyncrl", "history", "export", *arguments, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "pyarrow is not installed; pip install 'asyncrl-exporter[parquet]'" in refused.stderr
+    assert [file.name for file in tmp_path.glob("runs.*")] == []
+
+
 def test_the_installed_exporter_serves_its_page_and_ends_on_sigterm(bin_folder: Path, tmp_path: Path) -> None:
     with started_exporter(bin_folder / "asyncrl", tmp_path) as (process, url):
         page = requests.get(f"{url}/metrics", timeout=WATCHDOG_SECONDS)
