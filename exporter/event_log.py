@@ -7,39 +7,13 @@ json    {"time": "2026-11-30T14:48:26.123Z", "level": "info", "event": "sealed i
 import json
 import logging
 import sys
-import time
-from collections import Counter
 from datetime import UTC, datetime
-from typing import Any, Final
-
-_QUIET_SECONDS: Final = 60.0
-_MOST_REMEMBERED: Final = 4096
+from typing import Any
 
 
 def say(log: logging.Logger, event: str, *, level: int = logging.INFO, **facts: object) -> None:
     """One event with its facts."""
     log.log(level, event, extra={"facts": facts})
-
-
-class Throttle:
-    """For events that may come with every version: the first is said at once, the next ones once a minute."""
-
-    def __init__(self) -> None:
-        self._said: dict[tuple[str, str], float] = {}
-        """(event, run) -> monotonic seconds of its last line."""
-        self._held = Counter[tuple[str, str]]()
-
-    def say(self, log: logging.Logger, event: str, *, run: str, **facts: object) -> None:
-        """A warning. `held_back` is how many have not been said since the line before."""
-        key, now = (event, run), time.monotonic()
-        if now - self._said.get(key, -_QUIET_SECONDS) < _QUIET_SECONDS:
-            self._held[key] += 1
-            return
-        if len(self._said) >= _MOST_REMEMBERED:
-            self._said.clear()
-        self._said[key] = now
-        held = {"held_back": count} if (count := self._held.pop(key, 0)) else {}
-        say(log, event, level=logging.WARNING, run=run, **facts, **held)
 
 
 def configure(form: str) -> None:

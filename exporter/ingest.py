@@ -23,10 +23,11 @@ from exporter import catalog, otlp
 from exporter.archive import Archive
 from exporter.config import ExporterConfig
 from exporter.errors import DataDirectoryError, JournalUnavailable, Overloaded, RequestError
-from exporter.event_log import Throttle, say
+from exporter.event_log import say
 from exporter.journal import Event, Journal
 from exporter.ledger import Ledger
 from exporter.live import LiveGauges
+from exporter.loss_log import LossLog
 from exporter.records import Batch, Reply
 from exporter.sealing import Seal, next_seal
 from exporter.snapshot import Snapshot, take_run
@@ -80,7 +81,7 @@ class Ingest:
         self._submitted_bytes = 0  # moved by the event loop
         self._taken_bytes = 0  # moved by the writer
         self._windows: dict[str, VersionWindow] = {}
-        self._throttle = Throttle()
+        self._losses = LossLog()
         self.dropped_series = Counter[str]()
         """By reason, since the start."""
         self._undone: list[Event] = []
@@ -260,9 +261,9 @@ class Ingest:
                 # Carried out first: what failed must not be in the journal, where every restart would meet it.
                 self.ledger.seal(seal, monotonic=self.ledger.arrivals.now)
                 self._undone.append(Event(kind="seal", wall=wall, body=msgspec.json.encode(seal)))
-                _say_loss(self._throttle, run, seal)
+                self._losses.say_seal(run, seal)
             for kind, decision in self._decide_run(run, wall):
-                _say_decision(run, kind, wall)
+                self._losses.say_decision(run, kind, wall)
                 self._carry_out(kind, decision, wall)
                 self._undone.append(Event(kind=kind, wall=wall, body=msgspec.json.encode(decision)))
 
@@ -373,30 +374,3 @@ def _answer(request: Request, outcome: Reply | JournalUnavailable) -> None:
 
     if not request.loop.is_closed():
         request.loop.call_soon_threadsafe(deliver)
-
-
-def _say_loss(throttle: Throttle, run: Run, seal: Seal) -> None:
-    """What a seal gives up. The partial window at the end of a run is no loss."""
-    for hole in seal.holes:
-        seqs = f"{hole.first}..{hole.last}"
-        throttle.say(log, "records lost", run=run.name, source=hole.source_id, seqs=seqs)
-    if set(seal.reasons) - {"run_end"}:
-        reasons = ",".join(seal.reasons)
-        throttle.say(
-            log,
-            "sealed incomplete",
-            run=run.name,
-            attempt=seal.attempt,
-            param_version=seal.version,
-            reasons=reasons,
-        )
-
-
-def _say_decision(run: Run, kind: str, wall: float) -> None:
-    if kind == "abandon":
-        silent = round(wall - run.last_seen)
-        say(log, "run lost", level=logging.WARNING, run=run.name, silent_seconds=silent)
-    elif (
-        kind == "evict" and catalog.LAST_EVICTED.name not in run.timestamps
-    ):  # the counter tells of the others
-        say(log, "versions leave the page early", level=logging.WARNING, run=run.name)
