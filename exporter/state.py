@@ -248,6 +248,8 @@ class Run(msgspec.Struct, kw_only=True):
 
 
 class State(msgspec.Struct, kw_only=True):
+    """All of the ledger that a restart needs."""
+
     runs: dict[str, Run] = {}
     finished: dict[str, Run] = {}
     """Runs that have left the page, oldest first: what still comes of them is not of a new run of that name."""
