@@ -164,9 +164,9 @@ def test_killed_controller_takes_its_exporter_ray_and_all_actors_with_it(tmp_pat
             assert part in commands
         run.process.kill()
         run.process.wait()
-        left = run.left_behind(30.0)
-    # Ray's two agents first try for a minute to tell its dead head; they go then.
-    assert [command for command in left.values() if not command.endswith("Agent")] == []
+        # Ray's two agents first try for a minute to tell its dead head; they go then.
+        run.children = {pid for pid, command in alive(run.children).items() if not command.endswith("Agent")}
+        assert run.left_behind(WATCHDOG_SECONDS) == {}
     assert "stopped" in (run.folder / "exporter.log").read_text(), "it flushed and stopped in order"
 
 
