@@ -75,13 +75,15 @@ class Prometheus:
 
 @contextmanager
 def run_prometheus(
-    directory: Path, targets: Sequence[str], *, interval_seconds: float
+    directory: Path, targets: Sequence[str], *, interval_seconds: float, **job_options: Any
 ) -> Iterator[Prometheus]:
-    """Scrapes the /metrics of each target (a URL such as http://127.0.0.1:9810) until the block ends."""
+    """Scrapes the /metrics of each target (a URL such as http://127.0.0.1:9810) until the block ends.
+    `job_options`: more of a scrape config, such as `basic_auth`."""
     binary = require_binary("prometheus")
     config = directory / "prometheus.yml"
     interval = f"{round(interval_seconds * 1000)}ms"
     job = {"job_name": "asyncrl", "static_configs": [{"targets": [urlsplit(url).netloc for url in targets]}]}
+    job |= job_options
     config.write_text(
         yaml.safe_dump(
             {"global": {"scrape_interval": interval, "scrape_timeout": interval}, "scrape_configs": [job]}
