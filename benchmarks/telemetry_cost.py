@@ -146,7 +146,7 @@ def microseconds_per_span(
 def measure(url: str) -> None:
     """Print one line per kind of span, all sent to `url`."""
 
-    def telemetry(*, detail_sampling: float, flush_interval_seconds: float = 0.25) -> Telemetry:
+    def telemetry(*, detail_sampling: float, flush_interval_seconds: float = 1.0) -> Telemetry:
         config = TelemetryConfig(
             endpoints=(url,),
             detail_sampling=detail_sampling,

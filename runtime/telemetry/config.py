@@ -31,7 +31,7 @@ class TelemetryConfig:
     """Spans per request at most, >= 1."""
     batch_bytes: int = 4 * 2**20
     """Bytes of spans per request at most (one larger span still goes, alone), >= 1."""
-    flush_interval_seconds: float = 0.25
+    flush_interval_seconds: float = 1.0
     """Spans wait at most this long for company, > 0."""
     metrics_interval_seconds: float = 1.0
     """Between two collections of gauges and sums, > 0."""
