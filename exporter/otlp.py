@@ -318,3 +318,8 @@ def failure(status: int, message: str, content_type: str) -> tuple[str, bytes]:
     # Status is {1: code (int32), 2: message (string)}; its generated class would be one more dependency.
     text = message[:1000].encode()
     return PROTOBUF, bytes((0x08, code, 0x12, len(text) & 0x7F | 0x80, len(text) >> 7)) + text
+
+
+def failure_message(content: bytes) -> str:
+    """The message of such a body in protobuf."""
+    return content[5:].decode("utf-8", "replace")

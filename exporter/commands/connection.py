@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import requests
 
+from exporter import otlp
 from exporter.errors import ConfigError, Unreachable
 
 _TIMEOUT_SECONDS = 30.0
@@ -42,7 +43,7 @@ class Connection:
 
     def post_spans(self, body: bytes) -> requests.Response:
         """POST of an OTLP request. Raises Unreachable, also for an answer that is an error."""
-        headers = {"content-type": "application/x-protobuf"}
+        headers = {"content-type": otlp.PROTOBUF}
         return _checked(self.otlp_session, "POST", f"{self.otlp_url}/v1/traces", data=body, headers=headers)
 
 
@@ -71,10 +72,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def _session(flags: argparse.Namespace, password: str, token: str) -> requests.Session:
     session = requests.Session()
     session.trust_env = False  # no proxy and no ~/.netrc: it is the exporter that is asked
-    if flags.user is not None:
-        session.auth = (flags.user, password)
     if token:
         session.headers["authorization"] = f"Bearer {token}"
+    elif flags.user is not None:
+        session.auth = (flags.user, password)
     if flags.ca_file is not None:
         session.verify = str(flags.ca_file)
     if flags.cert_file is not None:
@@ -95,9 +96,14 @@ def _checked(session: requests.Session, method: str, url: str, **request: Any) -
     except (requests.RequestException, OSError, ValueError) as error:
         raise Unreachable(f"nobody answers at {url}: {_cause(error)}") from error
     if not answer.ok:
-        said = " ".join(answer.text.split())[:_SHOWN_CHARACTERS]
-        raise Unreachable(f"{url} answered {answer.status_code} {answer.reason}: {said}")
+        raise Unreachable(f"{url} answered {answer.status_code}: {_message(answer)[:_SHOWN_CHARACTERS]}")
     return answer
+
+
+def _message(answer: requests.Response) -> str:
+    """What the answer says, in one line."""
+    protobuf = answer.headers.get("content-type") == otlp.PROTOBUF
+    return " ".join((otlp.failure_message(answer.content) if protobuf else answer.text).split())
 
 
 def _cause(error: BaseException) -> str:

@@ -1,6 +1,6 @@
 """The history as OpenMetrics with timestamps, which `promtool tsdb create-blocks-from openmetrics` takes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -25,17 +25,26 @@ class _Families(Collector):
 def versions_openmetrics(page: Page) -> bytes:
     """The published versions of the page, each as samples at its time; names and labels are those of /metrics."""
     families: dict[str, GaugeMetricFamily] = {}
-    for window in page.windows:
-        if not window.published:
-            continue
-        time = sample_time(window.timestamp_ns)
-        said: list[SealedWindow | Annex] = [window, *page.annexes.get((window.attempt, window.version), [])]
-        for item in said:
-            for family, labels, value in timed_gauges(item):
-                if family.name not in families:
-                    families[family.name] = GaugeMetricFamily(family.name, family.help, labels=family.labels)
-                families[family.name].add_metric((page.run, *labels), value, timestamp=time)
+    for item, timestamp_ns in _said(page):
+        time = sample_time(timestamp_ns)
+        for family, labels, value in timed_gauges(item):
+            if family.name not in families:
+                families[family.name] = GaugeMetricFamily(family.name, family.help, labels=family.labels)
+            families[family.name].add_metric((page.run, *labels), value, timestamp=time)
     return OPENMETRICS.encode(_Families(families.values()))
+
+
+def _said(page: Page) -> Iterator[tuple[SealedWindow | Annex, int]]:
+    """Windows and annexes with the time of their version; of an annex whose version has no window, its own."""
+    times = {
+        (window.attempt, window.version): window.timestamp_ns for window in page.windows if window.published
+    }
+    for window in page.windows:
+        if window.published:
+            yield window, window.timestamp_ns
+    for at, annexes in page.annexes.items():
+        for annex in annexes:
+            yield annex, times.get(at, annex.timestamp_ns)
 
 
 def sample_time(timestamp_ns: int) -> Timestamp:

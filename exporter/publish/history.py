@@ -25,7 +25,7 @@ class Page(NamedTuple):
     run: str
     windows: list[SealedWindow]
     annexes: dict[tuple[int, int], list[Annex]]
-    """By (attempt, version)."""
+    """By (attempt, version); version 0 may have some, and has no window."""
     following: str | None
     """The cursor of the page behind it."""
 
@@ -62,12 +62,14 @@ def read_page(
     archive: Archive, run: str, *, first: int | None, last: int | None, limit: int, cursor: str
 ) -> Page:
     """Up to `limit` versions behind `cursor`, with their annexes."""
+    after = _position(cursor)
     windows = archive.versions(
-        run, after=_position(cursor), first=first or 0, last=_LAST if last is None else last, limit=limit + 1
+        run, after=after, first=first or 0, last=_LAST if last is None else last, limit=limit + 1
     )
     page = windows[:limit]
     following = f"{page[-1].attempt}.{page[-1].version}" if len(windows) > limit else None
-    return Page(run, page, _annexes(archive, run, page), following)
+    lowest = {window.attempt: first or 0 for window in page} | {after[0]: after[1] + 1}
+    return Page(run, page, _annexes(archive, run, page, lowest), following)
 
 
 def versions_json(page: Page) -> bytes:
@@ -109,11 +111,14 @@ def _position(cursor: str) -> tuple[int, int]:
     return int(attempt), int(version)
 
 
-def _annexes(archive: Archive, run: str, page: list[SealedWindow]) -> dict[tuple[int, int], list[Annex]]:
+def _annexes(
+    archive: Archive, run: str, page: list[SealedWindow], lowest: dict[int, int]
+) -> dict[tuple[int, int], list[Annex]]:
+    """Also those of versions without a window, as 0 is; `lowest` is where the page begins, by attempt."""
     found: dict[tuple[int, int], list[Annex]] = {}
     for attempt in sorted({window.attempt for window in page}):
-        versions = [window.version for window in page if window.attempt == attempt]
-        for annex in archive.annexes(run, attempt, min(versions), max(versions)):
+        newest = max(window.version for window in page if window.attempt == attempt)
+        for annex in archive.annexes(run, attempt, lowest[attempt], newest):
             found.setdefault((attempt, annex.version), []).append(annex)
     return found
 

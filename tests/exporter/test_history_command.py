@@ -20,6 +20,7 @@ from exporter.publish.backfill import sample_time
 from tests.exporter.commands import asyncrl
 from tests.exporter.conftest import StartedExporter, StartExporter
 from tests.prometheus import require_binary, run_prometheus
+from tests.web_config import Authority, bcrypt_hash, token_digest, write_web_config
 from tests.wire import WATCHDOG_SECONDS, Emitter, scrape_until
 
 VERSIONS = 25
@@ -33,6 +34,7 @@ def filled(start_module_exporter: Any) -> StartedExporter:
     for attempt, versions in ((1, VERSIONS), (2, 3)):
         trainer = Emitter(exporter.otlp, source=f"t{attempt}", attempt=attempt)
         trainer.now = time.time() - 20_000 + 1000 * attempt
+        trainer.post(trainer.span("validation", 0, values={"reward": [1, 0.25, 0.25, 0.25, 0.0]}))
         for version in range(1, versions + 1):
             values = {"policy_loss": attempt * 100 + version, "reward": [4, 2.0, 0.0, 1.0, 0.5]}
             trainer.post(*trainer.window(version, [values] * 2, seconds=0.001))
@@ -181,8 +183,9 @@ def test_a_prometheus_on_the_blocks_has_every_published_version_at_its_time(
         assert list(found[name, "r"]) == times
         assert [float(value) for value in found[name, "r"].values()] == expected
     validated = found["asyncrl_version_validation_reward_mean", "r"]
-    assert len(validated) == 2
-    assert set(validated) < set(found["asyncrl_param_version", "r"])  # at the times of their versions
+    assert sorted(float(value) for value in validated.values()) == [0.25, 0.25, 1.0, 1.0]
+    of_windows = {at for at, value in validated.items() if float(value) == 1.0}
+    assert of_windows < set(found["asyncrl_param_version", "r"])  # at the times of their versions
     assert list(found["asyncrl_policy_loss", ODD_RUN].values()) == ["1.5"]
 
 
@@ -240,6 +243,41 @@ def test_a_sparkline_goes_from_the_least_to_the_greatest() -> None:
 
 def test_columns_of_numbers_are_right_aligned() -> None:
     assert table(["run", "n"], [["a", "1"], ["long", "-2.5"]]) == "run      n\na        1\nlong  -2.5\n"
+
+
+def test_a_listener_with_tls_and_credentials_is_asked_with_them(
+    start_exporter: StartExporter, tmp_path: Path
+) -> None:
+    authority = Authority.found(tmp_path)
+    certificate, key = authority.issue("server")
+    web = write_web_config(
+        tmp_path / "web.yml",
+        tls_server_config={"cert_file": str(certificate), "key_file": str(key)},
+        basic_auth_users={"prometheus": bcrypt_hash("secret")},
+    )
+    ingest = write_web_config(tmp_path / "otlp.yml", bearer_tokens={"trainer": token_digest("token")})
+    exporter = start_exporter(
+        "--web-config", str(web), "--otlp-web-config", str(ingest), ca_file=authority.ca_file
+    )
+    (tmp_path / "password").write_text("secret\n")
+    (tmp_path / "token").write_text("token\n")
+    known: list[str | Path] = [
+        "--ca-file",
+        authority.ca_file,
+        "--user",
+        "prometheus",
+        "--password-file",
+        tmp_path / "password",
+    ]
+    addresses = ["--url", exporter.metrics, "--otlp-url", exporter.otlp]
+    done = asyncrl("doctor", *addresses, *known, "--otlp-token-file", tmp_path / "token")
+    assert done.returncode == 0, done.stdout
+    assert "asyncrl-doctor-" in asyncrl("history", "--url", exporter.metrics, *known).stdout
+    refused = asyncrl("history", "--url", exporter.metrics, "--ca-file", authority.ca_file)
+    assert refused.returncode == 2
+    assert "/api/v1/runs answered 401" in refused.stderr
+    untrusted = asyncrl("history", "--url", exporter.metrics)
+    assert "certificate verify failed" in untrusted.stderr
 
 
 def test_history_over_http_as_openmetrics_is_one_text_per_page(filled: StartedExporter) -> None:
