@@ -168,10 +168,10 @@ class _Reader:
 
     def _buckets(self, metric: catalog.Metric, count: int) -> tuple[int, ...] | None:
         raw = self.attributes.all.get(schema.BUCKETS_PREFIX + metric.name)
-        if raw is None or metric.buckets is None:
+        bounds = metric.buckets
+        if raw is None or bounds is None:
             return None
-        right = isinstance(raw, tuple) and len(raw) == len(metric.buckets) + 1
-        counts = tuple(map(natural, raw)) if right and isinstance(raw, tuple) else (-1,)
+        counts = tuple(map(natural, raw)) if isinstance(raw, tuple) and len(raw) == len(bounds) + 1 else (-1,)
         if min(counts) < 0 or sum(counts) != count:
             raise Rejected("bad_value", f"{schema.BUCKETS_PREFIX}{metric.name} does not add up to {count}")
         return counts

@@ -1,6 +1,6 @@
 """What a run says, as request bodies: the steps, syncs and windows of versions, and the live gauges."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
@@ -113,6 +113,10 @@ class SimulatedRun:
             ]
             yield rollouter.request(*spans).SerializeToString()
 
+    def end_body(self) -> bytes:
+        """The end of the run."""
+        return self.trainer.request(self.trainer.run_end(self.version)).SerializeToString()
+
     def live_bodies(self, turn: int) -> Iterator[bytes]:
         """The live gauges and sums of every process; what they say changes with `turn`."""
         for slot, rollouter in zip(self.slots, self.rollouters, strict=True):
@@ -127,7 +131,7 @@ class SimulatedRun:
 
 
 def _one_hot(
-    emitter: Emitter, name: str, states: Sequence[str], turn: int, says: dict[str, Plain]
+    emitter: Emitter, name: str, states: Sequence[str], turn: int, says: Mapping[str, Plain]
 ) -> list[Metric]:
     now = states[turn % len(states)]
-    return [emitter.gauge(name, float(state == now), says | {schema.STATE: state}) for state in states]
+    return [emitter.gauge(name, float(state == now), {**says, schema.STATE: state}) for state in states]

@@ -71,10 +71,9 @@ def _measure_page(started: Started, run: SimulatedRun, size: int, rounds: int) -
         peers.append(time.process_time() - cpu)
     assert _series(written) == _series(page)
     ours, peer = statistics.median(costs), statistics.median(peers)
-    render = started.value("asyncrl_exporter_render_duration_seconds")
     return Figure(
         what=f"scrape of {_series(page):,} series ({len(page) / 1e6:.1f} MB), CPU time",
-        ours=f"{ours * 1e3:.1f} ms ({statistics.median(waits) * 1e3:.0f} ms until it is read, {render * 1e3:.1f} writing)",
+        ours=f"{ours * 1e3:.1f} ms (by the clock, read to its end: {statistics.median(waits) * 1e3:.0f} ms)",
         peer=f"generate_latest: {peer * 1e3:.0f} ms",
         ratio=ours / peer,
         target=1 / 20,

@@ -1,0 +1,1 @@
+"""Scripts that measure other systems, each run by the Python of a virtual environment of its own under .cache/."""
