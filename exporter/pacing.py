@@ -4,48 +4,53 @@ hypercorn waits until a piece is taken, so that of a page that nobody reads one 
 """
 
 import asyncio
+from collections.abc import Iterator
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-ANSWER_SECONDS: Final = 60.0
-"""How long the reading of a whole answer may take; then it is cut short, and the connection with it."""
+PATIENCE_SECONDS: Final = 60.0
+"""How long an answer may wait for its client in all, and so much longer as the bytes taken need at the slowest rate;
+then it is cut short, and the connection with it. What the answer takes to be made does not count."""
+SLOWEST_BYTES_PER_SECOND: Final = 128 * 1024
 PIECE_BYTES: Final = 64 * 1024
 
 
 class Paced:
-    """`app`, its answers in pieces and under a deadline."""
+    """`app`, its answers in pieces, to clients that read them."""
 
-    def __init__(self, app: ASGIApp, *, answer_seconds: float = ANSWER_SECONDS) -> None:
+    def __init__(self, app: ASGIApp, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._app = app
-        self._answer_seconds = answer_seconds
+        self._patience_seconds = patience_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        deadline: float | None = None
-        cut = False
+        clock = asyncio.get_running_loop().time
+        left = self._patience_seconds
 
         async def send_paced(message: Message) -> None:
-            nonlocal deadline, cut
-            if deadline is None:
-                deadline = asyncio.get_running_loop().time() + self._answer_seconds
-            if cut:
-                return
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await _send_in_pieces(send, message)
-            except TimeoutError:
-                cut = True  # the server finds the answer unfinished and closes the connection
+            nonlocal left
+            for piece in _pieces(message):
+                if left <= 0.0:  # the server finds the answer unfinished and closes the connection
+                    return
+                started = clock()
+                try:
+                    async with asyncio.timeout(left):
+                        await send(piece)
+                except TimeoutError:
+                    left = 0.0
+                    return
+                left += len(piece.get("body", b"")) / SLOWEST_BYTES_PER_SECOND - (clock() - started)
 
         await self._app(scope, receive, send_paced)
 
 
-async def _send_in_pieces(send: Send, message: Message) -> None:
+def _pieces(message: Message) -> Iterator[Message]:
     body = memoryview(message.get("body", b""))
     while len(body) > PIECE_BYTES:
-        await send({"type": "http.response.body", "body": body[:PIECE_BYTES], "more_body": True})
+        yield {"type": "http.response.body", "body": body[:PIECE_BYTES], "more_body": True}
         body = body[PIECE_BYTES:]
-    await send({**message, "body": body} if "body" in message else message)
+    yield {**message, "body": body} if "body" in message else message

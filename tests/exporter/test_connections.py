@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+import pytest
 from hypercorn.asyncio import serve
 from hypercorn.config import Config, Sockets
 
+from exporter import pacing
 from exporter.connections import STALLED_SECONDS, Listener
 from exporter.pacing import PIECE_BYTES, Paced
 from tests.wire import WATCHDOG_SECONDS
@@ -123,7 +125,10 @@ def test_an_answer_comes_whole_to_who_reads_it() -> None:
     asyncio.run(scenario())
 
 
-def test_an_answer_that_nobody_reads_is_cut_short_and_its_connection_ended() -> None:
+def test_an_answer_that_nobody_reads_is_cut_short_and_its_connection_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pacing, "SLOWEST_BYTES_PER_SECOND", 10**12)  # what the kernel buffers earns no time
     finished = []
 
     async def watched(scope: Any, receive: Any, send: Any) -> None:
@@ -133,7 +138,7 @@ def test_an_answer_that_nobody_reads_is_cut_short_and_its_connection_ended() -> 
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
-        async with served(Paced(watched, answer_seconds=0.2)) as listener:
+        async with served(Paced(watched, patience_seconds=0.2)) as listener:
             with connect(listener) as reader:
                 await loop.sock_sendall(reader, REQUEST)
                 await await_that(lambda: finished == [True])  # the application waits no longer
