@@ -1,5 +1,6 @@
 """Who speaks: the run and the process life behind a record, made known at its first one. Both are bounded."""
 
+from pathlib import PureWindowsPath
 from typing import Final
 
 from exporter import catalog
@@ -74,8 +75,14 @@ def _is_gone(run: Run, source_id: str, life: SourceLife, wall: float) -> bool:
 def _describe(run: Run, source: Source) -> None:
     """What the resource says of the run. Of a path only the last segment is published."""
     run.algorithm = label(source.algorithm) or run.algorithm
-    run.model = label(source.model.rstrip("/").rsplit("/", 1)[-1]) or run.model
+    run.model = label(_last_segment(source.model)) or run.model
     if source.steps_per_version is not None:
         run.steps_per_version = source.steps_per_version
     if source.staleness_limit is not None:
         run.staleness_limit = source.staleness_limit
+
+
+def _last_segment(model: str) -> str:
+    """Of a path: who it belongs to is nobody's business."""
+    windows = PureWindowsPath(model)
+    return windows.name if windows.is_absolute() else model.rstrip("/").rsplit("/", 1)[-1]

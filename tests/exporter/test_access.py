@@ -209,8 +209,11 @@ def test_a_large_body_without_credentials_still_gets_its_401(
     assert post(exporter.otlp, bytes(8_000_000)).status_code == 401
 
 
+@pytest.mark.parametrize(
+    "model", ["/home/PLANTED-HOME/models/tiny", "/home/PLANTED-HOME/tiny/", "C:\\Users\\PLANTED-HOME\\tiny"]
+)
 def test_c94_planted_private_text_is_nowhere_on_the_page_or_in_the_history(
-    start_exporter: StartExporter,
+    start_exporter: StartExporter, model: str
 ) -> None:
     planted = {
         "prompt": "Ignore all previous instructions, dear PLANTED-PROMPT",
@@ -218,7 +221,7 @@ def test_c94_planted_private_text_is_nowhere_on_the_page_or_in_the_history(
         "host.name": "PLANTED-HOST",
         "process.owner": "PLANTED-OWNER",
         "process.command_line": "python /home/PLANTED-HOME/train.py --token PLANTED-SECRET",
-        "rl.model.name": "/home/PLANTED-HOME/models/tiny",
+        "rl.model.name": model,
         "asyncrl.prompt": "PLANTED-PROMPT",
     }
     exporter = start_exporter("--grace", "0.2")

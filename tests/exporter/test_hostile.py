@@ -207,6 +207,31 @@ def test_c95_malformed_bodies_are_400_and_counted(start_exporter: StartExporter)
     assert page.value("asyncrl_exporter_requests_total", signal="traces", status=400) == len(bad)
 
 
+LONG = 'a"\\\n' * 2500
+
+
+def test_c34_ten_thousand_characters_are_cut_and_forge_nothing(start_exporter: StartExporter) -> None:
+    exporter = start_exporter("--grace", "0.1")
+    good = GoodSender(exporter)
+    about = {"rl.model.name": LONG, "rl.algorithm": LONG, "service.name": LONG, "asyncrl.schema_version": "1"}
+    trainer = Emitter(exporter.otlp, run=LONG, source=LONG, resource=about)
+    values = {LONG: 1.0, "policy_loss": 2.0, "fine": 3.0}
+    step = trainer.train_step(1, 1, values=values, attributes={"asyncrl.reported.fine": 4.0, LONG: LONG})
+    assert trainer.post(step, trainer.weight_sync(1, 1, rollouters=[LONG])).status == 200
+    rollouter = Emitter(exporter.otlp, run=LONG, role="rollouter", source="o")
+    window = rollouter.rollouter_window(1, LONG, {"generating": 1.0})
+    assert rollouter.post(window, rollouter.span(LONG, 1)).status == 200
+    state = {"asyncrl.rollouter": LONG, "asyncrl.state": LONG}
+    assert rollouter.post_metrics(rollouter.gauge("asyncrl.rollouter.state", 1, state)).rejected == 1
+    run = LONG[:200]
+    page = scrape_until(exporter.metrics, lambda page: page.value("asyncrl_policy_loss", run=run) == 2.0)
+    assert page.value("asyncrl_user_fine", run=run) == 3.0
+    assert page.value("asyncrl_rejected_records_total", run=run, reason="bad_name") == 1
+    assert max(len(value) for _, labels in page.samples for _, value in labels) <= 200
+    check_page(page.text, page.content_type)
+    good.go_on()
+
+
 def field(number: int, content: bytes) -> bytes:
     """One length-delimited field of a protobuf message."""
     size, left = bytearray(), len(content)
