@@ -76,6 +76,7 @@ def _examine(connection: Connection, data_dir: Path | None, wait_seconds: float)
         return
     yield Finding(True, f"a record was on {connection.url}/metrics {trip.seconds:.2f} s after it was sent")
     yield _clocks(trip)
+    yield from _clocks_of_sources(connection, but=run)
     yield Finding(True, f"the throw-away run {run} is completed; it leaves the page as any ended run does")
 
 
@@ -125,6 +126,21 @@ def _values(connection: Connection, run: str) -> dict[str, float]:
     lines = connection.get("/metrics").text.split("\n")
     samples = [line.rsplit(" ", 1) for line in lines if f'run="{run}"' in line]
     return {series.partition("{")[0]: float(value) for series, value in samples}
+
+
+def _clocks_of_sources(connection: Connection, *, but: str) -> Iterator[Finding]:
+    """Of each source whose newest record does not fit the exporter's clock."""
+    for line in connection.get("/metrics").text.split("\n"):
+        family, _, rest = line.partition("{")
+        labels, _, value = rest.rpartition("} ")
+        if family != catalog.SOURCE_CLOCK_OFFSET.name or f'run="{but}"' in labels:
+            continue
+        if abs(float(value)) > _LARGEST_OFFSET_SECONDS:
+            yield Finding(
+                False,
+                f"the newest record of {labels} was {float(value):+.1f} s old when it came: "
+                "its clock is wrong, or its telemetry late",
+            )
 
 
 def _clocks(trip: _Trip) -> Finding:

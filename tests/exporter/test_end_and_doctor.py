@@ -45,6 +45,16 @@ def test_the_doctor_finds_a_sound_exporter_sound(exporter: StartedExporter) -> N
     assert run in done.stdout
 
 
+def test_the_doctor_names_a_source_whose_clock_is_wrong(exporter: StartedExporter) -> None:
+    trainer = Emitter(exporter.otlp)
+    trainer.now -= 500
+    trainer.post(trainer.train_step(1, 1))
+    done = asyncrl("doctor", *addresses(exporter))
+    assert done.returncode == 1
+    (wrong,) = [line for line in done.stdout.splitlines() if line.startswith("WRONG")]
+    assert 'the newest record of role="trainer",rollouter="",run="r" was +49' in wrong
+
+
 def test_the_doctor_names_an_address_where_nobody_answers(exporter: StartedExporter) -> None:
     done = asyncrl("doctor", "--url", exporter.metrics, "--otlp-url", "http://127.0.0.1:1")
     assert done.returncode == 1
