@@ -23,8 +23,6 @@ from exporter.web_config import WebConfig
 _MOST_WAITING: Final = 64
 """Passwords that wait for their check; who comes next is told to come again."""
 _MOST_REMEMBERED: Final = 1024
-_NOBODY: Final = "$2b$10$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZ012345"
-"""Checked for a name that is not known, so that the time of an answer does not tell which names are."""
 
 
 class Credentials:
@@ -59,15 +57,17 @@ class Credentials:
         except (binascii.Error, ValueError):
             return False
         name, _, password = said.partition(b":")
-        hashed = users.get(name.decode("utf-8", "replace"))
+        known_hash = users.get(name.decode("utf-8", "replace"))
+        # A name that is not known costs the same check, so that the time of an answer does not tell which names are.
+        hashed = known_hash or next(iter(users.values()))
         if b"\0" in said or len(password) > 72:  # bcrypt takes no such password, so nobody has one
             return False
-        key = blake2b(b"\0".join((str(hashed).encode(), name, password)), key=self._key).digest()
+        key = blake2b(b"\0".join((hashed.encode(), name, password)), key=self._key).digest()
         for known, verdict in ((self._right, True), (self._wrong, False)):
             if key in known:
                 known.move_to_end(key)
                 return verdict
-        verdict = await asyncio.shield(self._check(key, password, hashed or _NOBODY)) and hashed is not None
+        verdict = await asyncio.shield(self._check(key, password, hashed)) and known_hash is not None
         _remember(self._right if verdict else self._wrong, key)
         return verdict
 

@@ -12,7 +12,10 @@ from hypercorn.asyncio import serve
 from hypercorn.config import Config, Sockets
 
 from exporter import pacing
+from exporter.config import ExporterConfig
 from exporter.connections import STALLED_SECONDS, Listener
+from exporter.errors import ConfigError
+from exporter.listeners import Listeners
 from exporter.pacing import PIECE_BYTES, Paced
 from tests.wire import WATCHDOG_SECONDS
 
@@ -70,6 +73,11 @@ async def large_answer(scope: Any, receive: Any, send: Any) -> None:
 
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+def test_connections_beyond_the_open_files_allowed_are_a_mistake() -> None:
+    with pytest.raises(ConfigError, match=r"max_connections needs \d+ open files, \d+ are allowed"):
+        Listeners.bind(ExporterConfig(listen="127.0.0.1:0", otlp="127.0.0.1:0", max_connections=10**12))
 
 
 def test_the_connection_that_has_been_silent_longest_makes_room() -> None:

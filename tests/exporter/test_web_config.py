@@ -153,6 +153,16 @@ def header(name: str, password: str) -> str:
     return "Basic " + b64encode(f"{name}:{password}".encode()).decode()
 
 
+def test_a_name_that_is_not_known_has_no_password() -> None:
+    config = WebConfig(basic_auth_users={"u": HASH})
+    credentials = Credentials()
+    for name in ("", "nobody", "U", "u "):
+        for _ in range(2):
+            assert not asyncio.run(credentials.admit(config, header(name, "secret")))
+    assert asyncio.run(credentials.admit(config, header("u", "secret")))
+    credentials.close()
+
+
 def test_a_password_is_hashed_once_and_its_verdict_remembered() -> None:
     slow = bcrypt.hashpw(b"right", bcrypt.gensalt(10)).decode()
     config = WebConfig(basic_auth_users={"u": slow})
