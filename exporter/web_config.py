@@ -42,8 +42,8 @@ HEADERS: Final = (
     "X-XSS-Protection",
 )
 _SECTIONS: Final = ("tls_server_config", "basic_auth_users", "bearer_tokens", "http_server_config")
-_BCRYPT: Final = re.compile(r"\$2[abxy]\$(0[4-9]|1[0-6])\$[./A-Za-z0-9]{53}")
-"""Cost 16 takes seconds for one check; beyond it nobody would wait."""
+_BCRYPT: Final = re.compile(r"\$2[abxy]\$(0[4-9]|1[0-6])\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
+"""Cost, salt (16 bytes leave 4 endings), hash. Cost 16 takes seconds for one check; beyond it nobody would wait."""
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 

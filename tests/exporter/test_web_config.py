@@ -59,6 +59,7 @@ def test_a_file_that_says_nothing_asks_nobody(tmp_path: Path, content: str) -> N
         ({"rate_limit": {"interval": "1s"}}, "'rate_limit', which is not supported"),
         ({"basic_auth_users": {"a": "secret"}}, "to a bcrypt hash of cost 4 to 16, see 'a'"),
         ({"basic_auth_users": {"a": HASH.replace("$04$", "$31$")}}, "cost 4 to 16"),
+        ({"basic_auth_users": {"a": HASH[:28] + "9" + HASH[29:]}}, "to a bcrypt hash"),
         ({"basic_auth_users": {"a:b": HASH}}, "a name without ':'"),
         ({"basic_auth_users": {"a": 7}}, "basic_auth_users must map text to text"),
         ({"bearer_tokens": {"a": "secret"}}, "SHA-256 of its token in hex, see 'a'"),
