@@ -22,7 +22,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased, Sampler, TraceIdRatioBased
-from opentelemetry.trace import Link, Tracer
+from opentelemetry.trace import Link, Span, Tracer
 from opentelemetry.util.types import AttributeValue
 
 from runtime.telemetry import schema
@@ -34,6 +34,7 @@ from runtime.telemetry.instruments import Instruments, Points
 from runtime.telemetry.partial import Partial
 from runtime.telemetry.span_buffer import KINDS, EncodedSpan, Kind
 from runtime.telemetry.traceparent import format_traceparent, parent_context, parse_traceparent
+from runtime.telemetry.value_encoding import encode_values
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,10 +68,10 @@ class Telemetry:
         resource = Resource(identity.resource_attributes(self.source_id))
         envelope = resource_envelope(resource)
         self._deliveries = [Delivery(url, config, envelope) for url in config.endpoints]
-        self._control = _own_tracer(ALWAYS_ON, lambda span: self._intake("control", span))
+        self._control = _own_tracer(ALWAYS_ON)
         self._detail = _own_tracer(
             ParentBased(root=TraceIdRatioBased(config.detail_sampling)),
-            lambda span: self._intake("detail", span),
+            _OnEnd(lambda span: self._intake("detail", span)),
         )
         # Re-entrant, and the counter atomic: a signal handler may speak while its thread is speaking.
         self._lock = threading.RLock()
@@ -111,16 +112,18 @@ class Telemetry:
         span = self._control.start_span(
             name,
             context=Context(),  # an empty one: never a child of the ambient span
-            attributes={**attributes, **_value_attributes(values or {})},
+            attributes=attributes,
             links=[Link(context) for context in linked],
             start_time=start_ns,
         )
         if len(linked) < len(links):
             span.set_attribute(schema.LINKS_DROPPED, len(links) - len(linked))
+        encoded = encode_values(values or {})
         with self._lock:
             span.set_attribute(schema.SEQ, next(self._seqs))
             span.set_attribute(schema.PARAM_VERSION, param_version)
             span.end(end_ns)
+            self._intake("control", span, encoded)
             self._cpu_seconds += time.thread_time() - began
 
     def detail(
@@ -204,9 +207,9 @@ class Telemetry:
         for delivery in self._deliveries:
             delivery.join(max(deadline - time.monotonic(), 0.0))
 
-    def _intake(self, kind: Kind, span: ReadableSpan) -> None:
-        if self._deliveries:
-            encoded = EncodedSpan(kind, encode_span(span))
+    def _intake(self, kind: Kind, span: Span | ReadableSpan, values: bytes = b"") -> None:
+        if self._deliveries and isinstance(span, ReadableSpan):  # as all recorded ones are
+            encoded = EncodedSpan(kind, values + encode_span(span))
             for delivery in self._deliveries:
                 delivery.add(encoded)
 
@@ -243,7 +246,7 @@ class _OnEnd(SpanProcessor):
         self._on_end(span)
 
 
-def _own_tracer(sampler: Sampler, on_end: Callable[[ReadableSpan], None]) -> Tracer:
+def _own_tracer(sampler: Sampler, *processors: SpanProcessor) -> Tracer:
     """A tracer of a provider that is not the global one and that the environment cannot change."""
     provider = TracerProvider(
         sampler=sampler,
@@ -261,23 +264,8 @@ def _own_tracer(sampler: Sampler, on_end: Callable[[ReadableSpan], None]) -> Tra
             max_span_attribute_length=SpanLimits.UNSET,
         ),
     )
-    provider.add_span_processor(_OnEnd(on_end))
+    for processor in processors:
+        provider.add_span_processor(processor)
     # The constructor obeys OTEL_SDK_DISABLED, which has no argument to overrule it.
     provider._disabled = False
     return provider.get_tracer(SCOPE)
-
-
-def _value_attributes(values: Mapping[str, float | Partial]) -> dict[str, AttributeValue]:
-    attributes: dict[str, AttributeValue] = {}
-    for name, value in values.items():
-        if not isinstance(value, Partial):
-            attributes[schema.METRIC_PREFIX + name] = float(value)
-            continue
-        attributes[schema.METRIC_PREFIX + name] = [
-            float(part) for part in (value.count, value.sum, value.min, value.max, value.m2)
-        ]
-        if value.buckets is not None:
-            attributes[schema.BUCKETS_PREFIX + name] = value.buckets
-        if value.nonfinite:
-            attributes[schema.NONFINITE_PREFIX + name] = value.nonfinite
-    return attributes
