@@ -43,10 +43,10 @@ def check_example(target: StartedExporter, sent: Sequence[tuple[str, bytes]], ac
 
 examples = st.lists(hostile_requests.requests, max_size=4) | st.lists(hostile_requests.damaged, max_size=4)
 forms = st.sampled_from(["", OPENMETRICS])
-unhurried = settings(deadline=None, suppress_health_check=list(HealthCheck))
+patient = settings(suppress_health_check=list(HealthCheck))
 
 
-@settings(unhurried, max_examples=25)
+@settings(patient, max_examples=25)
 @given(sent=examples, accept=forms)
 def test_any_request_leaves_a_page_that_parses(
     target: StartedExporter, sent: list[tuple[str, bytes]], accept: str
@@ -56,7 +56,7 @@ def test_any_request_leaves_a_page_that_parses(
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@settings(unhurried, max_examples=2000)
+@settings(patient, max_examples=2000)
 @given(sent=examples, accept=forms)
 def test_any_of_very_many_requests_leaves_a_page_that_parses(
     target: StartedExporter, sent: list[tuple[str, bytes]], accept: str
