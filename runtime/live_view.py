@@ -75,26 +75,21 @@ class LiveView:
         self._live.update(table, refresh=True)
 
     def _cells(self, report: VersionReport) -> list[str]:
-        queue = idle = "-"
+        queue = "-"
         if self._statuses is not None:
             account = self._statuses.queue
             queue = f"{account.in_flight + account.queued}/{account.capacity}"
-            ratios = [
-                status.idle_ratio for status in self._statuses.rollouters if status.idle_ratio is not None
-            ]
-            idle = f"{max(ratios):.2f}" if ratios else "-"
-        trainer_idle = report.trainer_idle_ratio
+        idle_ratios = (report.trainer_idle_ratio, report.rollouter_idle_ratio)
         return [
             f"{report.version}/{self._versions}",
             f"{report.reward_mean:.3f}",
             f"{report.exact_match_ratio:.3f}",
             f"{report.staleness_mean:.2f}",
             queue,
-            "-" if trainer_idle is None else f"{trainer_idle:.2f}",
-            idle,
+            *("-" if ratio is None else f"{ratio:.2f}" for ratio in idle_ratios),
             f"{report.samples / report.seconds:.0f}",
         ]
 
 
 _COLUMNS = ("version", "reward", "exact", "staleness", "queue", "trainer idle", "rollout idle", "samples/s")
-"""`rollout idle` is that of the idlest rollouter."""
+"""All of the version itself, but `queue`, which is of now. `rollout idle` is that of the idlest rollouter."""

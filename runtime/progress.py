@@ -76,13 +76,13 @@ class Progress:
         self._window.reward_sum += sum(response.reward for response in responses)
         self._window.exact_matches += sum(response.exact_match for response in responses)
 
-    def publish(self, window: Window | None) -> None:
+    def publish(self, window: Window | None, *, rollouter_idle_ratio: float | None = None) -> None:
         """The next version is out. `window` is the trainer's; None for version 0, which has none."""
         self.version += 1
         self._updates_at.append(self._updates)
         if window is not None:
             self.times = self.times.plus(StateTimes(window.active_ns, window.version_time_ns))
-            self.last = self._window.report(self.version, self.steps_in_window, window)
+            self.last = self._window.report(self.version, self.steps_in_window, window, rollouter_idle_ratio)
             self.first = self.first or self.last
             self.recent.append(self.last)
         self.steps_in_window = 0
@@ -99,7 +99,9 @@ class _Window:
     exact_matches: float = 0.0
     staleness: Partial = field(default_factory=Partial)
 
-    def report(self, version: int, train_steps: int, window: Window) -> VersionReport:
+    def report(
+        self, version: int, train_steps: int, window: Window, rollouter_idle_ratio: float | None
+    ) -> VersionReport:
         return VersionReport(
             version=version,
             train_steps=train_steps,
@@ -108,5 +110,6 @@ class _Window:
             exact_match_ratio=self.exact_matches / self.responses,
             staleness_mean=self.staleness.sum / self.staleness.count,
             trainer_idle_ratio=window.idle_ratio,
+            rollouter_idle_ratio=rollouter_idle_ratio,
             seconds=window.version_time_ns / 1e9,
         )

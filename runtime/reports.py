@@ -19,6 +19,8 @@ class VersionReport:
     exact_match_ratio: float
     staleness_mean: float
     trainer_idle_ratio: float | None
+    rollouter_idle_ratio: float | None
+    """Of the idlest rollouter, in its own window of the version."""
     seconds: float
     """Version time of the trainer's window."""
 
@@ -56,8 +58,6 @@ class RollouterStatus:
     """Responses."""
     param_version: int | None
     """None until the first weights are loaded."""
-    idle_ratio: float | None
-    """Of its newest window."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -77,7 +77,6 @@ class Rollouter:
         self._tokens_at_window_start = 0
         self._generation_seconds: list[float] = []
         self._times = StateTimes()
-        self._idle_ratio: float | None = None
         self._observe()
 
     async def run(self) -> RollouterReport:
@@ -108,7 +107,6 @@ class Rollouter:
             state=self._states.state,
             decoding=self._decoding,
             param_version=self._param_version,
-            idle_ratio=self._idle_ratio,
         )
 
     async def load_weights(self, version: int, weights: list[Awaitable[Arrays]]) -> LoadReport:
@@ -226,6 +224,7 @@ class Rollouter:
         now_ns = self._clock.now_ns()
         self._states.leave("weight_sync", now_ns)
         previous, self._param_version = self._param_version, load.version
+        idle_ratio = None
         if previous is None:
             # Start-up belongs to no window.
             self._states.leave("starting", now_ns)
@@ -233,12 +232,15 @@ class Rollouter:
             self._states.discard_window(now_ns)
             self._room.set()
         else:
-            self._emit_window(self._states.close_window(now_ns), previous)
+            window = self._states.close_window(now_ns)
+            idle_ratio = window.idle_ratio
+            self._emit_window(window, previous)
         self._load = None
         self._update_activity()
         load.loaded.set_result(
             LoadReport(
                 served_before=previous is not None,
+                idle_ratio=idle_ratio,
                 wait_seconds=(start_ns - load.since_ns) / 1e9,
                 load_seconds=(now_ns - start_ns) / 1e9,
             )
@@ -264,7 +266,6 @@ class Rollouter:
         )
         self._generation_seconds = []
         self._tokens_at_window_start = self._tokens
-        self._idle_ratio = window.idle_ratio
         self._times = self._times.plus(StateTimes(window.active_ns, window.version_time_ns))
 
     # deliver: scores

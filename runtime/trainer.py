@@ -226,7 +226,7 @@ class Trainer:
         self._emit_sync(version, steps, report, window, start_ns)
         if version == 0:
             self._states.leave("starting", end_ns)
-        progress.publish(window if version else None)
+        progress.publish(window if version else None, rollouter_idle_ratio=report.idle_ratio)
         await self._notify()
         await self._booked()
         self._tell(self._queue.on_sync.remote(version))

@@ -24,6 +24,8 @@ class LoadReport(NamedTuple):
 
     served_before: bool
     """It served an earlier version, so that it owes a window record."""
+    idle_ratio: float | None
+    """Of the window that the load has closed; None if there was none."""
     wait_seconds: float
     """From having the weights to the gap between tokens in which it loads them."""
     load_seconds: float
@@ -34,6 +36,8 @@ class SyncReport(NamedTuple):
 
     owing: list[str]
     """Slots that owe a rollouter window of the version."""
+    idle_ratio: float | None
+    """Of the idlest rollouter in its window of the version; None if nobody had one."""
     bytes: int
     """Of the weights, once."""
     wait_seconds: float
@@ -56,6 +60,7 @@ async def sync_weights(arrays: Arrays, version: int, rollouters: Mapping[str, An
     slowest = max(reports.values(), key=lambda report: report.wait_seconds + report.load_seconds)
     return SyncReport(
         owing=[slot for slot, report in reports.items() if report.served_before],
+        idle_ratio=max((r.idle_ratio for r in reports.values() if r.idle_ratio is not None), default=None),
         bytes=sum(array.nbytes for array in arrays.values()),
         wait_seconds=slowest.wait_seconds,
         load_seconds=slowest.load_seconds,

@@ -14,12 +14,13 @@ REPORT = VersionReport(
     exact_match_ratio=0.25,
     staleness_mean=0.5,
     trainer_idle_ratio=None,
+    rollouter_idle_ratio=0.3,
     seconds=2.0,
 )
 STATUSES = Statuses(
     TrainerStatus(state="training", param_version=2, steps=9),
     SampleAccount(budget=192, capacity=192).view(),
-    [RollouterStatus(slot="0", state="generating", decoding=8, param_version=2, idle_ratio=0.3)],
+    [RollouterStatus(slot="0", state="generating", decoding=8, param_version=2)],
 )
 
 

@@ -60,11 +60,11 @@ def test_report_of_a_version_is_over_all_consumed_samples() -> None:
     progress.publish(None)
     train(progress, [sample([0], reward=1.0), sample([0], reward=1.0), sample([0], reward=1.0)])
     train(progress, [sample([0], reward=0.0)])
-    progress.publish(window(3_000_000_000, 1_000_000_000))
+    progress.publish(window(3_000_000_000, 1_000_000_000), rollouter_idle_ratio=0.5)
     report = progress.last
     assert report is not None
     assert report is progress.first
     assert (report.version, report.train_steps, report.samples) == (1, 2, 4)
     assert report.reward_mean == 0.75, "not the mean of the steps' means, 0.5"
-    assert report.trainer_idle_ratio == 0.25
+    assert (report.trainer_idle_ratio, report.rollouter_idle_ratio) == (0.25, 0.5)
     assert report.seconds == pytest.approx(4.0)

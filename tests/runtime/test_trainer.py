@@ -62,7 +62,7 @@ def sample(number: int) -> Sample:
 
 
 async def synced_at_once(arrays: Arrays, version: int, rollouters: Any) -> SyncReport:
-    return SyncReport(owing=[], bytes=0, wait_seconds=0.0, load_seconds=0.0)
+    return SyncReport(owing=[], idle_ratio=None, bytes=0, wait_seconds=0.0, load_seconds=0.0)
 
 
 def test_next_samples_are_asked_for_while_the_queue_books_the_step_and_a_sync_is_told_after_it(
