@@ -15,7 +15,7 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from runtime.config import RunConfig
 from runtime.errors import ActorFailedError, RunFailedError
 from runtime.live_view import LiveView, Statuses
-from runtime.reports import QueueReport, RollouterReport, TrainerReport
+from runtime.reports import QueueReport, RollouterReport, TrainerReport, TrainerStatus
 from runtime.rollouter import Rollouter
 from runtime.run_end import end_telemetry
 from runtime.sample_queue import SampleQueue
@@ -52,6 +52,7 @@ class Crew:
             config, self._queue, self._rollouters
         )
         self._version = 0
+        self._last_seen: TrainerStatus | None = None
         self._rollouts = {
             slot: asyncio.create_task(_answer(f"rollouter {slot}", rollouter.run.remote()))
             for slot, rollouter in self._rollouters.items()
@@ -97,7 +98,7 @@ class Crew:
         await asyncio.gather(*everybody, return_exceptions=True)
         for actor in (*self._rollouters.values(), self._queue, self._trainer):
             ray.kill(actor)
-        return Reports(trainer=trainer, rollouters=rollouters, queue=queue)
+        return Reports(trainer=trainer, rollouters=rollouters, queue=queue, last_seen=self._last_seen)
 
     async def _end_for_the_trainer(self, status: str) -> None:
         telemetry = Telemetry(self._config.telemetry, self._config.identity(schema.CONTROLLER))
@@ -129,6 +130,7 @@ class Crew:
                 for slot, rollouter in self._rollouters.items()
             ),
         )
+        self._last_seen = trainer
         return Statuses(trainer, queue, rollouters)
 
 

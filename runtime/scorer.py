@@ -1,8 +1,9 @@
 """Finished groups to scored samples: the environment's rewards, and the detail spans of each response."""
 
 import logging
+import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, SupportsFloat
 
 from runtime.environment import Environment
 from runtime.telemetry import schema
@@ -57,7 +58,8 @@ class Scorer:
         start_ns = self._telemetry.clock.now_ns()
         text = self._tokenizer.decode(response.token_ids)
         score = self._environment.score(group.sample.ticket.prompt, text)
-        response.reward, response.exact_match = score.reward, score.exact_match
+        response.reward = _finite("reward", score.reward)
+        response.exact_match = _finite("exact_match", score.exact_match)
         end_ns = self._telemetry.clock.now_ns()
         identity = {
             schema.SAMPLE_ID: group.sample.ticket.ticket_id,
@@ -87,3 +89,10 @@ class Scorer:
                 attributes=identity,
                 parent=response.traceparent,
             )
+
+
+def _finite(name: str, value: object) -> float:
+    """One such value would make the mean of everything that it is merged into meaningless."""
+    if not isinstance(value, SupportsFloat) or not math.isfinite(value):
+        raise ValueError(f"score() must give a finite number as {name}, got {value!r}")
+    return float(value)

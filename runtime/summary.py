@@ -1,11 +1,12 @@
 """`summary.json`: what a run did, from the reports of its actors. Pure. Ratios over windows are ratios of sums."""
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
 from runtime.config import RunConfig
-from runtime.reports import QueueReport, RollouterReport, StateTimes, TrainerReport
+from runtime.reports import QueueReport, RollouterReport, StateTimes, TrainerReport, TrainerStatus
 from runtime.telemetry.partial import Partial
 
 Interval = tuple[int, int]
@@ -17,18 +18,22 @@ class Reports(NamedTuple):
     trainer: TrainerReport | None
     rollouters: Sequence[RollouterReport]
     queue: QueueReport | None
+    last_seen: TrainerStatus | None
+    """How the trainer was when it last answered; for a trainer without a report, what is known of it."""
 
 
 def build_summary(config: RunConfig, *, status: str, wall_seconds: float, reports: Reports) -> dict[str, Any]:
-    """The document, ready for strict JSON: what is not known is null."""
-    trainer, rollouters = reports.trainer, reports.rollouters
+    """The document, ready for strict JSON: what is not known, or not finite, is null."""
+    trainer, rollouters, last_seen = reports.trainer, reports.rollouters, reports.last_seen
     first, last = (trainer.first, trainer.last) if trainer else (None, None)
-    return {
+    document = {
         "run_id": config.run_id,
         "attempt": 1,
         "status": status,
-        "versions_published": trainer and trainer.versions_published,
-        "train_steps": trainer and trainer.train_steps,
+        "versions_published": trainer.versions_published
+        if trainer
+        else last_seen and max(last_seen.param_version, 0),
+        "train_steps": trainer.train_steps if trainer else last_seen and last_seen.steps,
         "wall_seconds": wall_seconds,
         "samples": reports.queue and reports.queue.account._asdict(),
         "reward_mean_first": first and first.reward_mean,
@@ -48,6 +53,10 @@ def build_summary(config: RunConfig, *, status: str, wall_seconds: float, report
         "trainer_idle_ratio_mean": trainer and trainer.times.idle_ratio,
         "device": trainer and trainer.device,
         "telemetry": _telemetry(reports),
+    }
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in document.items()
     }
 
 

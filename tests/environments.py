@@ -1,6 +1,9 @@
 """Environments that end, fail or dawdle: the sort task with one thing changed."""
 
+import math
 import threading
+from dataclasses import replace
+from typing import Any
 
 from runtime.sort_task import SortTask
 from runtime.types import Prompt, Score
@@ -52,6 +55,15 @@ class OneBadSample(Finite):
 class AllBad(SortEnvironment):
     def score(self, prompt: Prompt, response_text: str) -> Score:
         raise ValueError("no verifier installed")
+
+
+class NotANumber(Finite):
+    """The fifth prompt's reward is not finite, the sixth one's is no number."""
+
+    def score(self, prompt: Prompt, response_text: str) -> Score:
+        score = super().score(prompt, response_text)
+        wrong: dict[str, Any] = {"sort-5": math.nan, "sort-6": "1.0"}
+        return replace(score, reward=wrong.get(prompt.prompt_id, score.reward))
 
 
 class StuckScore(SortEnvironment):

@@ -1,6 +1,7 @@
 """The rollouter actor, without Ray: weights between two tokens, states, and no wait that nobody ends."""
 
 import asyncio
+import math
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -135,6 +136,12 @@ def test_without_partial_rollout_no_response_spans_two_versions() -> None:
     run(scenario())
 
 
+def idle_ratio(span: SpanSeen) -> float:
+    names = [schema.STATE_SECONDS_PREFIX + state for state in schema.ROLLOUTER_ACTIVE_STATES]
+    active_seconds = sum(float(str(span.attributes.get(name, 0.0))) for name in names)
+    return 1 - active_seconds / float(str(span.attributes[schema.VERSION_TIME_SECONDS]))
+
+
 def windows(sink: OtlpSink) -> list[SpanSeen]:
     return sink.named(schema.ROLLOUTER_WINDOW)
 
@@ -143,9 +150,13 @@ def test_window_opens_with_the_first_weights_and_names_the_first_skipped_version
     async def scenario(sink: OtlpSink) -> None:
         async with scene(f"telemetry.endpoints=[{sink.url}]") as (s, _):
             first = await s.load(2)
-            assert not first.served_before
-            assert (await s.load(3)).served_before
-            await s.load(6)
+            assert (first.served_before, first.idle_ratio) == (False, None)
+            second = await s.load(3)
+            assert second.served_before
+            told.append(second.idle_ratio)
+            told.append((await s.load(6)).idle_ratio)
+
+    told: list[float | None] = []
 
     with OtlpSink() as sink:
         run(scenario(sink))
@@ -154,6 +165,9 @@ def test_window_opens_with_the_first_weights_and_names_the_first_skipped_version
     assert [span.attributes[schema.PARAM_VERSION] for span in seen] == [3, 6]
     assert schema.PARAM_VERSION_FROM not in seen[0].attributes
     assert seen[1].attributes[schema.PARAM_VERSION_FROM] == 4
+    assert told == pytest.approx([idle_ratio(span) for span in seen]), (
+        "told with the load that ends the window"
+    )
     assert seen[0].message.end_time_unix_nano == seen[1].message.start_time_unix_nano
     for span in seen:
         states = [
@@ -196,5 +210,25 @@ def test_c81_when_no_sample_can_be_scored_the_original_error_ends_the_rollouter(
             view = await s.queue.status()
             assert view.failed >= 6
             assert view.fed == view.failed + view.in_flight + view.queued
+
+    run(scenario())
+
+
+def test_reward_that_is_no_finite_number_fails_its_sample_alone() -> None:
+    async def scenario() -> None:
+        settings = (
+            "environment=tests.environments:NotANumber",
+            "required_samples=8",
+            "staleness_threshold=1",
+        )
+        async with scene(*settings) as (s, running):
+            await s.load(0)
+            samples = await s.consume() + await s.consume()
+            assert not running.done()
+            rewards = [response.reward for sample in samples for response in sample.responses]
+            assert all(math.isfinite(reward) for reward in rewards)
+            assert {"sort-5", "sort-6"}.isdisjoint(sample.ticket.prompt.prompt_id for sample in samples)
+            assert (await s.queue.status()).failed == 2
+            assert "reward, got" in await s.queue.last_failure()
 
     run(scenario())
