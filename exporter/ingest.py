@@ -42,7 +42,7 @@ TICK_SECONDS: Final = 0.2
 """How often graces and retentions are looked at when nothing arrives."""
 MAX_QUEUED_BYTES: Final = 256 * 1024 * 1024
 MAX_TURN_BYTES: Final = 16 * 1024 * 1024
-CHECKPOINT_BYTES: Final = 32 * 1024 * 1024
+CHECKPOINT_BYTES: Final = 8 * 1024 * 1024
 """Bytes of events after which the state is stored and the events are dropped; bounds disk and restart time."""
 CHECKPOINT_SECONDS: Final = 3600.0
 """The same by time: a quiet exporter, too, drops what the retention is over for."""

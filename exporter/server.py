@@ -8,6 +8,7 @@ import asyncio
 import signal
 import socket
 import ssl
+import sys
 import time
 from contextlib import suppress
 from functools import partial
@@ -39,6 +40,9 @@ _KEEP_ALIVE_SECONDS = 75.0
 _READ_SECONDS = 90
 _LARGEST_HEAD_BYTES = 16 * 1024
 _HANDSHAKE_SECONDS = 10.0
+_SWITCH_SECONDS = 0.0005
+"""How long a thread that writes a page may keep the others waiting for Python, which a request does several times
+on its way from thread to thread; the default of 5 ms makes it wait for a whole page."""
 _STOP_SECONDS = 5.0
 """How long requests in flight may take to finish after a signal."""
 
@@ -62,6 +66,7 @@ async def serve_until_signalled(
     config: ExporterConfig, ingest: Ingest, listeners: Listeners, upstreams: Upstreams
 ) -> None:
     """Serves until SIGTERM or SIGINT; then stops accepting and finishes what is in flight."""
+    sys.setswitchinterval(_SWITCH_SECONDS)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_report)
