@@ -5,6 +5,8 @@ import os
 import random
 import signal
 import sqlite3
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,12 @@ from typing import Any
 import pytest
 import requests
 
-from tests.exporter.conftest import StartedExporter, StartExporter
+from tests.exporter.conftest import ROOT, StartedExporter, StartExporter
 from tests.exporter.crash_load import RUNS, Load
 from tests.page import check_page
 from tests.wire import WATCHDOG_SECONDS, Scrape
 
-SHORT_KILLS = 8
+SHORT_KILLS = 6
 SOAK_KILLS = int(os.environ.get("ASYNCRL_KILLS", "500"))
 KILLS_PER_ATTEMPT = 4
 CHECKPOINTS_OFTEN = ("--retention-days", "0.0001", "--grace", "100000")
@@ -47,6 +49,8 @@ def kill_and_compare(start_exporter: StartExporter, data_dir: Path, kills: int, 
             exporter.process.send_signal(signal.SIGTERM)
             time.sleep(chance.uniform(0.0, 0.3))
         exporter.stop(signal.SIGKILL)
+        if chance.random() < 0.2:
+            kill_while_it_starts(data_dir, chance.uniform(0.2, 1.5))
         exporter = start_exporter(*CHECKPOINTS_OFTEN, data_dir=data_dir)
         load.url = exporter.otlp
         compare(load, exporter, kill)
@@ -56,6 +60,19 @@ def kill_and_compare(start_exporter: StartExporter, data_dir: Path, kills: int, 
     compare(load, exporter, kills)
     compare_journal(load, exporter)
     return load
+
+
+def kill_while_it_starts(data_dir: Path, after_seconds: float) -> None:
+    """A start that reads the journal back, or has not come so far, or is there already."""
+    command = [sys.executable, "-P", "-m", "exporter", "--listen", "127.0.0.1:0", "--otlp", "127.0.0.1:0"]
+    started = subprocess.Popen(
+        [*command, "--data-dir", str(data_dir), *CHECKPOINTS_OFTEN],
+        env={"PYTHONPATH": str(ROOT)},
+        stderr=subprocess.DEVNULL,
+    )
+    time.sleep(after_seconds)
+    started.kill()
+    started.wait()
 
 
 def compare(load: Load, exporter: StartedExporter, kill: int) -> None:
