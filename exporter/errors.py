@@ -8,6 +8,7 @@ ExporterError (ValueError)      a mistake of the user; the command prints it as 
 RequestError                    an answer other than 200 to one request; the server maps `status`
 |-- MalformedRequest  400
 |-- Unauthenticated   401
+|-- UnknownRun        404
 |-- UnsupportedMedia  415
 |-- SlowRequest       408
 |-- BodyTooLarge      413
@@ -52,6 +53,12 @@ class Unauthenticated(RequestError):
     """No credentials, or wrong ones: the answer does not say which."""
 
     status = 401
+
+
+class UnknownRun(RequestError):
+    """A run that is neither on the page nor in history."""
+
+    status = 404
 
 
 class UnsupportedMedia(RequestError):

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from exporter.config import ExporterConfig
-from exporter.errors import MalformedRequest, RequestError
+from exporter.errors import MalformedRequest, RequestError, UnknownRun
 from exporter.exposition import Exposition
 from exporter.ingest import Ingest
 from exporter.negotiation import OPENMETRICS, accepts_gzip, choose_format
@@ -22,7 +22,7 @@ from exporter.self_metrics import SelfMetrics
 
 _LINKS = """<!doctype html><title>asyncrl exporter</title><h1>asyncrl exporter</h1><ul>
 <li><a href="/metrics">metrics</a></li>
-<li><a href="/api/v1/runs">runs</a></li>
+<li><a href="/api/v1/runs">runs</a>, and of each <code>/api/v1/runs/{run}/versions</code></li>
 <li><a href="/healthz">healthz</a></li>
 <li><a href="/readyz">readyz</a></li>
 </ul>
@@ -118,10 +118,14 @@ class ScrapePages:
         form = query.get("format", "json")
         if form not in _VERSION_FORMS:
             raise MalformedRequest(f"format must be json, csv or openmetrics, got {form!r}")
+        run = request.path_params["run"]
+        known = await run_in_threadpool(self._is_known, run)
+        if not known:
+            raise UnknownRun(f"no run {run!r}; /api/v1/runs lists those that are known")
         page = await run_in_threadpool(
             history.read_page,
             self._ingest.archive,
-            request.path_params["run"],
+            run,
             first=_integer(query, "from", least=0),
             last=_integer(query, "to", least=0),
             limit=_integer(query, "limit", least=1, most=_LARGEST_LIMIT) or _USUAL_LIMIT,
@@ -130,6 +134,10 @@ class ScrapePages:
         media_type, write = _VERSION_FORMS[form]
         following = {"x-next-cursor": page.following} if page.following else {}
         return Response(await run_in_threadpool(write, page), media_type=media_type, headers=following)
+
+    def _is_known(self, run: str) -> bool:
+        archived = (summary.run for summary in self._ingest.archive.runs())
+        return run in self._ingest.snapshot.runs or run in archived
 
 
 def error_response(error: RequestError, content_type: str) -> Response:

@@ -10,7 +10,7 @@ from pathlib import Path
 import requests
 
 from tests.exporter.conftest import StartedExporter, StartExporter
-from tests.wire import WATCHDOG_SECONDS
+from tests.wire import WATCHDOG_SECONDS, Scrape
 
 WIRE = Path(__file__).parents[2] / "docs" / "wire.md"
 LOSSES = {1: 2.5, 2: 6.5, 3: 10.5}
@@ -40,15 +40,16 @@ def run_example(folder: Path, otlp: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def sealed_losses(exporter: StartedExporter) -> dict[int, float]:
-    """The loss of each version in history, once all three are there."""
+def sealed_losses(exporter: StartedExporter, *, attempt: int = 1) -> dict[int, float]:
+    """The loss of each version of an attempt in history, once all three are there."""
     deadline = time.monotonic() + WATCHDOG_SECONDS
     while True:
         history = requests.get(
             f"{exporter.metrics}/api/v1/runs/wire-example/versions", timeout=WATCHDOG_SECONDS
         ).json()
-        versions = history.get("versions", [])
+        versions = [entry for entry in history.get("versions", []) if entry["attempt"] == attempt]
         if len(versions) == len(LOSSES):
+            assert all(entry["complete"] for entry in versions), versions
             return {entry["param_version"]: entry["metrics"]["policy_loss"] for entry in versions}
         assert time.monotonic() < deadline, history
         time.sleep(0.05)
@@ -66,3 +67,16 @@ def test_the_example_yields_the_three_versions_that_the_page_shows(
     assert pattern is not None
     page = requests.get(f"{exporter.metrics}/metrics", timeout=WATCHDOG_SECONDS).text
     assert [line for line in page.splitlines() if re.search(pattern[1], line)] == shown
+
+
+def test_the_example_run_again_is_the_next_attempt_and_as_complete(
+    start_exporter: StartExporter, tmp_path: Path
+) -> None:
+    exporter = start_exporter()
+    run_example(tmp_path, exporter.otlp)
+    assert sealed_losses(exporter) == LOSSES
+    run_example(tmp_path, exporter.otlp)
+    assert sealed_losses(exporter, attempt=2) == LOSSES
+    page = Scrape(exporter.metrics)
+    assert page.value("asyncrl_attempts_inferred_total", run="wire-example") == 1
+    assert page.value("asyncrl_late_records_total", run="wire-example", reason="attempt_over") == 0
