@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.exporter.conftest import StartedExporter, StartExporter
+from tests.exporter.test_cases_page import lint_of
 from tests.page import check_page
 from tests.wire import WATCHDOG_SECONDS, Emitter, Scrape, scrape_until
 
@@ -72,6 +73,7 @@ def test_c31_a_bad_name_costs_no_good_one(exporter: StartedExporter) -> None:
     assert page.value("asyncrl_user_val_core_acc_mean_4", run="r") == 0.5
     assert page.value("asyncrl_rejected_records_total", run="r", reason="bad_name") == len(hopeless)
     check_page(page.text, page.content_type)
+    assert lint_of(page) == []
 
 
 def test_c42_the_number_of_versions_and_of_restarts_adds_no_series(start_exporter: StartExporter) -> None:
