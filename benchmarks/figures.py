@@ -27,20 +27,23 @@ HEAD = "| what | measured | beside | ratio | target | |\n|---|---|---|---|---|--
 def main() -> None:
     names = sys.argv[1:] or list(MEASUREMENTS)
     print(machine(), HEAD, sep="\n\n", flush=True)
-    rows = []
+    figures = []
     for name in names:
         for figure in MEASUREMENTS[name]():
-            rows.append(figure.row())
-            print(rows[-1], flush=True)
+            figures.append(figure)
+            print(figure.row(), flush=True)
     if names == list(MEASUREMENTS):
-        DOCUMENT.write_text(_document(rows), encoding="utf-8")
+        DOCUMENT.write_text(_document(figures), encoding="utf-8")
 
 
-def _document(rows: list[str]) -> str:
+def _document(figures: list[Figure]) -> str:
+    rows = [figure.row() for figure in figures]
+    missed = [figure.shortfall() for figure in figures if figure.shortfall()]
     how = "\n".join(f"* `{name}`: {_first_lines(name)}" for name in MEASUREMENTS)
     return (
         "# Benchmarks\n\nWritten by `make bench ARGS=figures`. Each ratio is of two measurements of one run.\n\n"
         f"{machine()}\n\n" + "\n".join([HEAD, *rows]) + f"\n\n## How\n\n{how}\n\n"
+        "## What is missed\n\n" + "\n".join(missed or ["Nothing."]) + "\n\n"
         f"![Throughput and lag as rollouters are added]({Path(crowd.PLOT).name})\n"
     )
 

@@ -2,6 +2,7 @@
 
 families   written when a sample of theirs has changed
 parts      said of what never changes, as sealed versions: written once, the lines of each family by themselves
+blocks     of parts that follow each other: put together once, so that a page is made of few pieces
 """
 
 import itertools
@@ -31,6 +32,7 @@ class Part(NamedTuple):
 
 
 _BLOCK_PARTS: Final = 64
+"""Few pieces to put a page together from, and few parts to go through again when a block loses its first."""
 
 Lines = dict[str, bytes]
 """By name of the family."""

@@ -35,6 +35,7 @@ def measure(steps: int = 1000) -> Iterator[Figure]:
             peer=f"{peer}: {microseconds:,.0f} us",
             ratio=ours / microseconds,
             target=target,
+            held_by="Of it the SDK's span and its encoding, whatever they carry, are some 50 us, the values 36 us.",
         )
 
 

@@ -14,12 +14,21 @@ class Figure:
     target: float | None = None
     at_most: bool = True
     """Whether the target is met from below (a cost) or from above (a speed)."""
+    held_by: str = ""
+    """What keeps a target from being met, for when it is missed."""
 
     @property
     def met(self) -> bool | None:
         if self.ratio is None or self.target is None:
             return None
         return self.ratio <= self.target if self.at_most else self.ratio >= self.target
+
+    def shortfall(self) -> str:
+        """One line on a missed target; empty for any other."""
+        if self.ratio is None or self.target is None or self.met:
+            return ""
+        times = self.ratio / self.target if self.at_most else self.target / self.ratio
+        return f"* {self.what}, beside {self.peer}: missed by a factor of {times:.1f}. {self.held_by}"
 
     def row(self) -> str:
         """The line, as a row of a Markdown table."""
