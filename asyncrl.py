@@ -50,6 +50,10 @@ def main(argv: list[str] | None = None) -> int:
     command = COMMANDS[name]
     try:
         code: int = importlib.import_module(command.module).main(rest)
+    except KeyboardInterrupt:
+        # Later a run listens to the signal itself; this one came while it was being loaded.
+        print(f"asyncrl {name}: interrupted", file=sys.stderr)
+        return 130
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing in ROOMS or not command.extra:

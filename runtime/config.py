@@ -3,6 +3,7 @@
 Plain data, so that whoever has settings to read need not import what they are for.
 """
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -31,11 +32,26 @@ class ModelConfig:
     """Directory of a Hugging Face causal LM with its tokenizer; empty: the embedded 84 k-parameter Llama."""
 
     def __post_init__(self) -> None:
-        if self.path and not (Path(self.path) / "config.json").is_file():
+        if self.path and (missing := _missing_in_model(Path(self.path))):
             raise RuntimeConfigError(
-                f"path must be a Hugging Face model directory, got {self.path!r}, which has no config.json; "
-                "save one there with save_pretrained(), or leave it empty for the embedded model"
+                f"path must be a Hugging Face model directory, got {self.path!r}, which has no {missing}; save model "
+                "and tokenizer there with save_pretrained(), or leave it empty for the embedded model"
             )
+
+
+def _missing_in_model(folder: Path) -> str:
+    """What every loadable model has and this folder has not; empty if it has all."""
+    config_file = folder / "config.json"
+    if not config_file.is_file():
+        return "config.json"
+    try:
+        content = json.loads(config_file.read_bytes())
+    except ValueError:
+        return "JSON in its config.json"
+    if not isinstance(content, dict) or "model_type" not in content:
+        return "model_type in its config.json"
+    has_tokenizer = any(any(folder.glob(name)) for name in ("tokenizer*", "vocab*", "*.model"))
+    return "" if has_tokenizer else "tokenizer (tokenizer.json, tokenizer_config.json)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +63,7 @@ class EngineConfig:
     max_new_tokens: int = 7
     """Tokens after which a response ends with `length`, at least 1."""
     temperature: float = 1.0
-    """Divides the logits before sampling; 0 is greedy."""
+    """Divides the logits before sampling, above 0 for training; 0 is greedy."""
 
     def __post_init__(self) -> None:
         for key in ("capacity_responses", "max_new_tokens"):
@@ -210,6 +226,13 @@ class RunConfig:
             "engine.capacity_responses",
             f"at least group_size ({self.group_size})",
             self.engine.capacity_responses,
+        )
+
+        require(
+            self.engine.temperature > 0,
+            "engine.temperature",
+            "above 0 for training, or all responses to a prompt would be the same",
+            self.engine.temperature,
         )
 
     @property

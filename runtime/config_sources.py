@@ -4,9 +4,12 @@ Nested settings are written as sections in YAML and with dots on the command lin
 """
 
 import dataclasses
+import inspect
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
+from textwrap import fill, indent
 from typing import Any
 from uuid import uuid4
 
@@ -15,6 +18,7 @@ import yaml
 
 from runtime.config import RunConfig
 from runtime.errors import RuntimeConfigError
+from runtime.setting_docs import field_docs
 
 
 def load_config(
@@ -33,7 +37,9 @@ def load_config(
     for key, value in given:
         _assign(settings, key, value)
     for path, known in _unknown_keys(settings, RunConfig):
-        raise RuntimeConfigError(f"{path} is not a setting; known here are {', '.join(known)}")
+        close = get_close_matches(path.rpartition(".")[2], known, n=1)
+        hint = f"did you mean {close[0]}? Known" if close else "known"
+        raise RuntimeConfigError(f"{path} is not a setting; {hint} here are {', '.join(known)}")
     settings.setdefault("run_id", time.strftime("%Y%m%d-%H%M%S-") + uuid4().hex[:4])
     config = _convert(settings)
     if "total_steps" not in settings.get("optimizer", {}):
@@ -45,8 +51,22 @@ def load_config(
 
 
 def dump_config(config: RunConfig) -> str:
-    """The fully resolved settings as YAML that `load_config` reads back to an equal record."""
-    return yaml.safe_dump(msgspec.to_builtins(config), sort_keys=False)
+    """The fully resolved settings as YAML, each explained, that `load_config` reads back to an equal record."""
+    return "".join(_explained(config))
+
+
+def _explained(record: Any) -> Iterator[str]:
+    docs = field_docs(type(record))
+    for entry in dataclasses.fields(record):
+        value = getattr(record, entry.name)
+        is_section = dataclasses.is_dataclass(value)
+        told = [inspect.getdoc(type(value)) or ""] if is_section else []
+        if comment := " ".join([*told, docs.get(entry.name, "")]).strip():
+            yield fill(comment, 100, initial_indent="# ", subsequent_indent="# ") + "\n"
+        if is_section:
+            yield f"{entry.name}:\n" + indent("".join(_explained(value)), "  ")
+        else:
+            yield yaml.safe_dump({entry.name: msgspec.to_builtins(value)}, width=1000)
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:
@@ -110,7 +130,8 @@ def _convert(settings: dict[str, Any]) -> RunConfig:
         for key in path.split("[")[0].split("."):
             value = value[key]
         accepted = reason.partition("`")[2].partition("`")[0]
-        raise RuntimeConfigError(f"{path} must be {_NOUNS.get(accepted, accepted)}, got {value!r}") from error
+        noun = "a list of two numbers" if "of length 2" in reason else _NOUNS.get(accepted, accepted)
+        raise RuntimeConfigError(f"{path} must be {noun}, got {value!r}") from error
 
 
 _NOUNS = {

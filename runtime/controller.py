@@ -26,7 +26,6 @@ controller   the last seal and a scrape of it      the exporter, a deadline, or 
 import asyncio
 import json
 import signal
-import sys
 import time
 import traceback
 from collections.abc import AsyncIterator
@@ -39,9 +38,10 @@ from runtime.crew import Crew
 from runtime.errors import RunFailedError
 from runtime.exporter_process import ExporterProcess
 from runtime.live_view import LiveView
+from runtime.notice import notice
 from runtime.race import race
 from runtime.ray_cluster import ray_cluster
-from runtime.summary import build_summary
+from runtime.summary import Reports, build_summary
 from runtime.telemetry import schema
 
 
@@ -65,7 +65,7 @@ class Interrupt:
             return
         self.number = number
         self.first.set()
-        _say("stopping")
+        notice("stopping")
 
 
 async def run(config: RunConfig) -> int:
@@ -77,30 +77,30 @@ async def run(config: RunConfig) -> int:
     interrupt = Interrupt()
     (config.folder / "config.yaml").write_text(dump_config(config))
     async with _telemetry_target(config) as (config, exporter, metrics_url):
-        _say(f"starting {config.run_id}; its files are in {config.folder}")
-        _say("starting Ray")
+        notice(f"starting {config.run_id}; its files are in {config.folder}")
+        view = LiveView(versions=config.versions, metrics_url=metrics_url)
+        notice("starting Ray")
         async with ray_cluster(config.gpus):
             # Ray has put a handler of its own before ours: it aborts the process three seconds after a SIGTERM.
             interrupt.listen()
-            _say(
+            notice(
                 "starting the actors: they load torch and build the model, the trainer warms the embedded one up"
             )
             crew = Crew(config)
-            with LiveView(versions=config.versions, metrics_url=metrics_url) as view:
+            with view:
                 status = await _work(crew, view, interrupt, config)
-            _say("ending the actors" + ("; evaluating the final weights" * (status == schema.COMPLETED)))
+            notice("ending the actors" + ("; evaluating the final weights" * (status == schema.COMPLETED)))
             reports = await crew.end(status)
+        if status == schema.COMPLETED:
+            _say_if_the_data_ended(config, reports)
         wall_seconds = time.monotonic() - started
         summary = build_summary(config, status=status, wall_seconds=wall_seconds, reports=reports)
         summary_file = config.folder / "summary.json"
         summary_file.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
-        _say(f"{status}; {summary_file}")
+        notice(f"{status}; {summary_file}")
         if exporter is not None and exporter.owned:
             # Nothing else is left to stop: from here on any signal means this wait.
             interrupt.first.set()
-            _say(
-                "waiting for the last version to be sealed and scraped, a minute or so at most (Ctrl-C skips)"
-            )
             await race(exporter.published(config.run_id), interrupt.second.wait())
     if status == schema.STOPPED:
         return 128 + interrupt.number
@@ -119,13 +119,19 @@ async def _work(crew: Crew, view: LiveView, interrupt: Interrupt, config: RunCon
     except RunFailedError as error:
         log_file = config.folder / "failure.log"
         log_file.write_text("".join(traceback.format_exception(error)))
-        _say(f"failed: {error} (more in {log_file})")
+        notice(f"failed: {error} (more in {log_file})")
         return schema.FAILED
     return ended[0] if ended else schema.STOPPED
 
 
-def _say(line: str) -> None:
-    print(f"asyncrl run: {line}", file=sys.stderr)
+def _say_if_the_data_ended(config: RunConfig, reports: Reports) -> None:
+    """A finite environment may end the run before all versions are out."""
+    trainer, queue = reports.trainer, reports.queue
+    if trainer and queue and trainer.versions_published < config.versions:
+        notice(
+            f"the environment ended after {queue.account.fed} prompts: "
+            f"{trainer.versions_published} of {config.versions} versions"
+        )
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ An actor that is dead or does not answer is not waited for; in the end all of th
 import asyncio
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
+from textwrap import shorten
 from typing import Any, NoReturn, TypeVar
 
 import ray
@@ -35,6 +36,8 @@ _STOP_SECONDS = 8.0
 """Patience with each of the three steps of the end, so that a failed run is over within 30 s."""
 _EVALUATION_SECONDS = 600.0
 _AFTERMATH_SECONDS = 1.5
+_LONGEST_MESSAGE = 400
+"""Characters of an actor's error on one line; `failure.log` has all of it."""
 
 
 class Crew:
@@ -145,7 +148,7 @@ async def _answer(name: str, answer: Awaitable[T], patience_seconds: float | Non
         return await asyncio.wait_for(answer, patience_seconds)
     except RayTaskError as error:
         cause = error.cause
-        raise RunFailedError(f"{name}: {type(cause).__name__}: {_first_line(cause)}") from error
+        raise RunFailedError(f"{name}: {type(cause).__name__}: {_one_line(cause)}") from error
     except RayActorError as error:
         raise ActorFailedError(f"{name} died: {_first_line(error)}") from error
     except TimeoutError as error:
@@ -163,6 +166,11 @@ def _first_cause(tasks: Sequence[asyncio.Task[Any]]) -> BaseException:
     """The death of an actor rather than what it did to those who waited for it."""
     errors = [error for task in tasks if (error := task.exception())]
     return next((error for error in errors if isinstance(error, ActorFailedError)), errors[0])
+
+
+def _one_line(error: BaseException) -> str:
+    """All that it says, unless that is a lot: a message that begins with a list has its point further down."""
+    return shorten(str(error), _LONGEST_MESSAGE, placeholder=" ...")
 
 
 def _first_line(error: BaseException) -> str:

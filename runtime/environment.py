@@ -24,7 +24,7 @@ def load_environment(spec: str, *, seed: int) -> Environment:
 
     The working directory is appended to `sys.path`, never prepended: a user's folder named like an installed
     package must not replace it. Raises RuntimeConfigError if there is no such class,
-    or if it cannot be made.
+    if it cannot be made, or if it is no environment.
     """
     module_name, _, class_name = spec.partition(":")
     if not module_name or not class_name:
@@ -41,9 +41,15 @@ def load_environment(spec: str, *, seed: int) -> Environment:
     if not callable(factory):
         raise RuntimeConfigError(f"environment {spec!r}: module {module_name!r} has no class {class_name!r}")
     try:
-        return cast(Environment, factory(seed=seed))
+        environment = factory(seed=seed)
     # The user's code may raise anything.
     except Exception as error:
         raise RuntimeConfigError(
             f"environment {spec!r} could not be made, {type(error).__name__}: {error}"
         ) from error
+    missing = [name for name in ("draw", "score") if not callable(getattr(environment, name, None))]
+    if missing:
+        raise RuntimeConfigError(
+            f"environment {spec!r} must have the methods draw() and score(), has no {' and no '.join(missing)}"
+        )
+    return cast(Environment, environment)

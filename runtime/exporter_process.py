@@ -7,7 +7,6 @@ listen answers GET /api/v1/runs?  -- yes -->  shared: used, never stopped; own c
 import asyncio
 import ctypes
 import json
-import logging
 import signal
 import sys
 import time
@@ -20,8 +19,7 @@ import requests
 
 from runtime.config import ExporterAddresses
 from runtime.errors import ExporterStartError
-
-logger = logging.getLogger(__name__)
+from runtime.notice import notice
 
 _START_SECONDS = 60.0
 _PROBE_SECONDS = 3.0
@@ -63,24 +61,28 @@ class ExporterProcess:
                 f"{self._addresses.otlp} takes no telemetry; give the address of its --otlp"
             )
         (self._folder / "endpoints.json").write_text(json.dumps(shared._asdict()) + "\n")
+        notice(f"sharing the exporter at {shared.metrics}; its journal is not in this run's folder")
         return shared
 
     async def supervise(self) -> None:
         """Runs until cancelled. What replaces a lost exporter listens on the same ports, with the same journal."""
         while True:
             await self._lost()
-            logger.warning("the exporter is gone; starting another one")
             self._child = None
             await asyncio.sleep(_RESTART_SECONDS)
             # A port not free yet, or a start that failed, is the next round's business: telemetry waits meanwhile.
             with suppress(ExporterStartError):
                 await self.start()
+                if self.owned:
+                    notice(f"the exporter had gone; a new one goes on, with {self._folder / 'journal'}")
 
     async def published(self, run_id: str) -> None:
         """Returns when the run's last window is sealed and, if anybody scrapes, a scrape has followed."""
         url = _endpoints(self._addresses).metrics
         deadline = time.monotonic() + 30.0
         answer = await _get_runs(url)
+        if answer is not None and not _sealed(answer, run_id):
+            notice("waiting for the last version to be sealed (Ctrl-C skips)")
         while answer is None or not _sealed(answer, run_id):
             if answer is not None:
                 deadline = min(deadline, time.monotonic() + answer["grace_seconds"] + 5.0)
@@ -92,7 +94,9 @@ class ExporterProcess:
         if interval_seconds is None:
             return
         seen = answer["scrapes"]["count"]
-        deadline = time.monotonic() + min(2 * interval_seconds, _LONGEST_SCRAPE_WAIT_SECONDS)
+        patience_seconds = min(2 * interval_seconds, _LONGEST_SCRAPE_WAIT_SECONDS)
+        notice(f"waiting for a scrape of the last version, {patience_seconds:.0f} s at most (Ctrl-C skips)")
+        deadline = time.monotonic() + patience_seconds
         while time.monotonic() < deadline:
             await asyncio.sleep(_POLL_SECONDS)
             answer = await _get_runs(url)
@@ -141,9 +145,7 @@ class ExporterProcess:
         while not endpoints_file.exists():
             if child.returncode is not None or time.monotonic() > deadline:
                 await self.stop()
-                raise ExporterStartError(
-                    _last_line(log_file) or f"the exporter did not start; see {log_file}"
-                )
+                raise ExporterStartError(_reason(log_file))
             await asyncio.sleep(0.05)
         endpoints = Endpoints(**json.loads(endpoints_file.read_text()))
         # From now on these ports are the run's: every actor sends there, whoever serves them.
@@ -203,6 +205,12 @@ def _sealed(answer: dict[str, Any], run_id: str) -> bool:
     return all(run["open_windows"] == 0 and run["status"] != "running" for run in runs)
 
 
-def _last_line(log_file: Path) -> str:
-    lines = log_file.read_text(errors="replace").split("\n")
-    return next((line.removeprefix("asyncrl exporter: ") for line in reversed(lines) if line.strip()), "")
+def _reason(log_file: Path) -> str:
+    """The exporter's last line. It names its flag; here the same is a setting."""
+    lines = [line for line in log_file.read_text(errors="replace").split("\n") if line.strip()]
+    if not lines:
+        return "the exporter did not start and said nothing"
+    reason = lines[-1].removeprefix("asyncrl exporter: ")
+    for key in ("listen", "otlp"):
+        reason = reason.replace(f"(--{key})", f"(--set exporter.{key}=HOST:PORT)")
+    return reason

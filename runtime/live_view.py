@@ -1,6 +1,7 @@
 """What a person sees while the run goes on: a table that is redrawn, or one line per version without a terminal."""
 
-from typing import NamedTuple
+import sys
+from typing import NamedTuple, TextIO
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -8,6 +9,7 @@ from rich.live import Live
 from rich.table import Table
 
 from runtime.account import AccountView
+from runtime.notice import leave
 from runtime.reports import RollouterStatus, TrainerStatus, VersionReport
 
 _ROWS = 12
@@ -21,11 +23,24 @@ class Statuses(NamedTuple):
     rollouters: list[RollouterStatus]
 
 
+class _Terminal(Console):
+    """When whoever read it has gone, the run goes on without the view."""
+
+    def __init__(self, stdout: TextIO) -> None:
+        super().__init__(file=stdout)
+        self._stdout = stdout
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        leave(self._stdout)
+
+
 class LiveView:
     """Use as a context manager: the terminal is given back at the end, however the run ends."""
 
     def __init__(self, *, versions: int, metrics_url: str) -> None:
-        self._console = Console()
+        # This stdout: while Ray is there, what others print goes to stderr.
+        self._console = _Terminal(sys.stdout)
         self._versions = versions
         self._metrics_url = metrics_url
         self._rows: list[list[str]] = []
@@ -41,6 +56,9 @@ class LiveView:
 
     def __exit__(self, *_: object) -> None:
         if self._console.is_terminal:
+            # What the actors did last is no news once they have ended.
+            self._statuses = None
+            self._draw()
             self._live.stop()
 
     def refresh(self, statuses: Statuses) -> None:

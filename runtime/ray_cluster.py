@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, redirect_stdout
 
 import ray
 
@@ -20,11 +21,13 @@ async def ray_cluster(gpus: float = 0.0) -> AsyncIterator[None]:
     # In a thread, Ray leaves the handler of SIGTERM to us, and the loop goes on. That thread must outlive the
     # block, because what it starts dies with it: asyncio ends the threads of its pool with the loop.
     await asyncio.to_thread(_connect)
-    try:
-        _check_gpus(gpus)
-        yield
-    finally:
-        ray.shutdown()
+    # Ray prints news of its workers, which is no output of the run.
+    with redirect_stdout(sys.stderr):
+        try:
+            _check_gpus(gpus)
+            yield
+        finally:
+            ray.shutdown()
 
 
 def _check_gpus(wanted: float) -> None:

@@ -1,12 +1,16 @@
 """`asyncrl run`: flags, settings, exit codes (0 completed, 1 failed, 2 a mistake, 130 and 143 stopped by a signal)."""
 
 import argparse
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from runtime.errors import ExporterStartError, RuntimeConfigError
+
+if TYPE_CHECKING:
+    from runtime.config import RunConfig
 
 
 class _Parser(argparse.ArgumentParser):
@@ -23,7 +27,6 @@ def main(argv: Sequence[str]) -> int:
 
     from runtime.config_sources import dump_config, load_config
     from runtime.controller import run
-    from runtime.environment import load_environment
 
     try:
         overrides = {
@@ -36,12 +39,39 @@ def main(argv: Sequence[str]) -> int:
         if flags.dry_run:
             print(dump_config(config), end="")
             return 0
-        load_environment(config.environment, seed=config.seed)
+        _check_environment(config)
         _make(config.folder)
-        return asyncio.run(run(config))
+        try:
+            return asyncio.run(run(config))
+        except (RuntimeConfigError, ExporterStartError):
+            # Refused: nothing ran, and the name of the run is free again.
+            shutil.rmtree(config.folder, ignore_errors=True)
+            raise
     except (RuntimeConfigError, ExporterStartError) as error:
         print(f"asyncrl run: {error}", file=sys.stderr)
         return 2
+
+
+def _check_environment(config: "RunConfig") -> None:
+    """Its class, and whether it draws what the model can read: better said now than by an actor."""
+    from runtime.environment import load_environment
+    from runtime.tokenizer import SymbolTokenizer
+    from runtime.types import Prompt
+
+    environment = load_environment(config.environment, seed=config.seed)
+    try:
+        prompt = environment.draw()
+    # The user's code may raise anything.
+    except Exception as error:
+        raise RuntimeConfigError(
+            f"environment {config.environment!r} could not draw a prompt, {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(prompt, Prompt | None):
+        raise RuntimeConfigError(
+            f"environment {config.environment!r}: draw() must give a Prompt or None, gave {prompt!r}"
+        )
+    if prompt is not None and not config.model.path:
+        SymbolTokenizer().encode(prompt.text + prompt.answer)
 
 
 def _make(folder: Path) -> None:
@@ -59,8 +89,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="asyncrl run",
         description="Train a policy with asynchronous GRPO and publish the metrics of every parameter version.",
         epilog="Without arguments: the embedded model learns to sort digits, 80 versions, a few minutes on two cores. "
-        "Every setting: asyncrl run --dry-run. Exit codes: 0 completed, 1 failed, 2 a mistake in the settings, "
-        "130 and 143 stopped by Ctrl-C and SIGTERM.",
+        "Every setting and what it means: asyncrl run --dry-run. "
+        "Exit codes: 0 completed, 1 failed, 2 a mistake in the settings, 130 and 143 stopped by Ctrl-C and SIGTERM.",
     )
     parser.add_argument("--versions", metavar="N", help="parameter versions to publish (default: 80)")
     parser.add_argument("--seed", metavar="N", help="of weights, prompts and sampling (default: 0)")
@@ -78,5 +108,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="any setting, dots for sections, e.g. engine.temperature=0.7; may be repeated",
     )
-    parser.add_argument("--dry-run", action="store_true", help="print the resolved settings and stop")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the resolved settings, explained, and stop"
+    )
     return parser

@@ -35,7 +35,7 @@ class SymbolTokenizer:
         if unknown:
             raise RuntimeConfigError(
                 f"the embedded model knows the characters {self.CHARACTERS!r} only, got {''.join(unknown)!r} in "
-                f"{text!r}; for other prompts set the model's path to a Hugging Face directory"
+                f"{text!r}; for other prompts give a Hugging Face directory with --model"
             )
         return [self.bos_id, *(3 + self.CHARACTERS.index(character) for character in text)]
 

@@ -74,3 +74,23 @@ class StuckScore(SortEnvironment):
     def score(self, prompt: Prompt, response_text: str) -> Score:
         self.released.wait()
         return super().score(prompt, response_text)
+
+
+class NoScore:
+    def __init__(self, *, seed: int) -> None:
+        self._task = SortTask(seed=seed)
+
+    def draw(self) -> Prompt:
+        return self._task.draw()
+
+
+class NoDraw(SortEnvironment):
+    def draw(self) -> Prompt | None:
+        raise OSError("prompts.jsonl is empty")
+
+
+class Letters(SortEnvironment):
+    """Prompts that the embedded model cannot read."""
+
+    def draw(self) -> Prompt:
+        return Prompt(prompt_id="a", text="What is 1+1?", answer="2")

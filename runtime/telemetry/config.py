@@ -21,6 +21,7 @@ class TelemetryConfig:
     client_cert_file: str = ""
     """PEM file of the certificate to show them, with `client_key_file`; empty: none shown."""
     client_key_file: str = ""
+    """PEM file of that certificate's private key."""
     detail_sampling: float = 0.1
     """Share of traces of which detail spans are kept, 0..1. Control spans are never sampled."""
     buffer_spans: int = 20_000

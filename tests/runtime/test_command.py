@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -28,7 +29,9 @@ def test_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str])
 
 def test_unknown_command_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert asyncrl.main(["rum"]) == 2
-    assert capsys.readouterr().err == "asyncrl: no command 'rum'; there are run, exporter\n"
+    assert capsys.readouterr().err == (
+        f"asyncrl: no command 'rum'; there are {', '.join(asyncrl.COMMANDS)}\n"
+    )
 
 
 @pytest.mark.parametrize("command", ["run", "exporter"])
@@ -67,6 +70,8 @@ def test_dry_run_prints_the_resolved_settings(capsys: pytest.CaptureFixture[str]
         (["--set", "grpo.clip_low=7"], ("grpo.clip_low", "7", "0..1")),
         (["--set", "environment=nowhere:Task"], ("environment", "nowhere:Task")),
         (["--set", "environment=runtime.sort_task:Absent"], ("environment", "Absent")),
+        (["--set", "environment=tests.environments:NoDraw"], ("could not draw", "prompts.jsonl is empty")),
+        (["--set", "environment=tests.environments:Letters"], ("the characters", "'Wahit'", "--model")),
         (["--config", "absent.yaml"], ("--config", "absent.yaml")),
     ],
 )
@@ -115,3 +120,16 @@ def test_held_port_is_named_before_anything_else_starts(
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert str(port) in error
+    assert "--set exporter.listen=" in error
+    assert list(tmp_path.iterdir()) == [], "a refused run leaves no folder behind"
+
+
+def test_interrupt_while_a_command_is_being_loaded_is_one_line_and_exit_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(module: str) -> ModuleType:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("importlib.import_module", interrupted)
+    assert asyncrl.main(["run"]) == 130
+    assert capsys.readouterr().err == "asyncrl run: interrupted\n"

@@ -1,5 +1,6 @@
 """Loading a run's settings: the order of sources, and one line for every mistake."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -73,11 +74,14 @@ def test_resolved_settings_read_back_equal(tmp_path: Path) -> None:
         ("exporter.otlp=127.0.0.1:9810", ("exporter.otlp", "another address")),
         ("environment=nowhere", ("environment", "module:Class", "nowhere")),
         ("resources.trainer_gpus=2", ("resources.trainer_gpus", "in 0..1", "2")),
+        ("engine.temperature=0", ("engine.temperature", "above 0 for training", "0.0")),
+        ("optimizer.betas=[0.9]", ("optimizer.betas", "two numbers", "[0.9]")),
         ("optimizer.betas=[0.9, 1]", ("optimizer.betas", "below 1", "1.0")),
         ("queue_capacity=8", ("queue_capacity", "required_samples (32)", "8")),
         ("run_id=../x", ("run_id", "letters", "../x")),
-        ("versoins=3", ("versoins", "not a setting", "versions")),
-        ("engine.heat=3", ("engine.heat", "not a setting", "temperature")),
+        ("versoins=3", ("versoins", "not a setting; did you mean versions? Known here are run_id")),
+        ("engine.temprature=3", ("engine.temprature", "did you mean temperature?")),
+        ("engine.heat=3", ("engine.heat is not a setting; known here are", "temperature")),
         ("versions.x=3", ("versions", "3")),
         ("versions", ("--set", "key=value", "versions")),
         ("versions=[", ("versions", "YAML", "[")),
@@ -109,3 +113,30 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_every_setting_has_a_default_but_the_name_of_the_run() -> None:
     assert RunConfig(run_id="a").folder == Path("runs/a")
+
+
+def test_every_setting_is_explained_above_its_value() -> None:
+    lines = dump_config(load_config()).splitlines()
+    assert lines[lines.index("versions: 80") - 1].startswith("# Parameter versions to publish, at least 1.")
+    assert lines[lines.index("  temperature: 1.0") - 1].startswith("  # Divides the logits before sampling")
+    for above, line in pairwise(lines):
+        if ":" in line and "#" not in line:
+            assert above.strip().startswith("# "), line
+
+
+@pytest.mark.parametrize(
+    ("files", "missing"),
+    [
+        ({}, "no config.json"),
+        ({"config.json": "{"}, "no JSON in its config.json"),
+        ({"config.json": "{}"}, "no model_type in its config.json"),
+        ({"config.json": '{"model_type": "llama"}'}, "no tokenizer"),
+    ],
+)
+def test_model_directory_that_cannot_be_loaded_says_what_it_lacks(
+    tmp_path: Path, files: dict[str, str], missing: str
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    with pytest.raises(RuntimeConfigError, match=missing):
+        load_config(flags={"model.path": str(tmp_path)})

@@ -57,6 +57,7 @@ def test_a_folder_named_like_an_installed_package_does_not_replace_it(
         ("no_such_module_anywhere:Task", "No module named 'no_such_module_anywhere'"),
         ("runtime.sort_task:Sorted", "has no class 'Sorted'"),
         ("runtime.sort_task:DIGITS", "has no class 'DIGITS'"),
+        ("tests.environments:NoScore", "must have the methods draw() and score(), has no score"),
         ("tests.environments:NoData", "could not be made, FileNotFoundError: no prompts.jsonl"),
     ],
 )

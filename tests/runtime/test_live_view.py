@@ -1,5 +1,8 @@
 """What is shown while a run goes on, with and without a terminal."""
 
+import os
+import sys
+
 import pytest
 
 from runtime.account import SampleAccount
@@ -39,6 +42,16 @@ def test_without_a_terminal_each_version_is_one_plain_line(capsys: pytest.Captur
     ]
 
 
+def test_view_whose_reader_has_gone_is_given_up_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        with LiveView(versions=80, metrics_url="http://127.0.0.1:9810/metrics") as view:
+            view.refresh(STATUSES)
+            view.version(REPORT)
+
+
 def test_terminal_shows_versions_states_and_where_the_metrics_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -56,3 +69,6 @@ def test_terminal_shows_versions_states_and_where_the_metrics_are(
         "rollouter 0 generating",
     ):
         assert part in shown
+    assert "trainer" not in shown[shown.rindex("samples/s") :].replace("trainer idle", ""), (
+        "not after the end"
+    )

@@ -81,7 +81,7 @@ def test_symbols_survive_the_round_trip_and_special_tokens_do_not_show() -> None
 
 
 def test_a_character_that_the_embedded_model_lacks_names_the_way_out() -> None:
-    with pytest.raises(RuntimeConfigError, match=r"got 'Wh'.*model's path"):
+    with pytest.raises(RuntimeConfigError, match=r"got 'Wh'.*--model"):
         SymbolTokenizer().encode("Wh=")
 
 
