@@ -4,7 +4,6 @@
 """
 
 import importlib
-import importlib.metadata
 import sys
 from typing import Final, NamedTuple
 
@@ -42,7 +41,9 @@ def main(argv: list[str] | None = None) -> int:
         print(usage())
         return 0
     if name == "--version":
-        print(f"asyncrl {importlib.metadata.version('asyncrl-exporter')}")
+        from importlib import metadata  # slow, for what few ask
+
+        print(f"asyncrl {metadata.version('asyncrl-exporter')}")
         return 0
     if name not in COMMANDS:
         print(f"asyncrl: no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)

@@ -48,6 +48,8 @@ def test_c81_killed_actor_ends_the_run_soon_with_the_cause(actor: str, cause: st
     assert seconds < LONGEST_END_SECONDS
     assert ends(sink)[ended_by] == schema.FAILED
     assert schema.COMPLETED not in ends(sink).values()
+    assert reports.last_seen is not None
+    assert reports.last_seen.param_version >= 1, "what is left of a trainer that died"
     assert reports.queue is not None
     account = reports.queue.account
     assert account.fed == account.trained + account.filtered_zero_variance + account.unused_at_end

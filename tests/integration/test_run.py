@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 class Run:
     """One `asyncrl run`, in a process group of its own as a terminal would start it."""
 
-    def __init__(self, tmp_path: Path, *assignments: str) -> None:
+    def __init__(self, tmp_path: Path, *assignments: str, reader: bool) -> None:
         self.folder = tmp_path / "small"
         self.output = tmp_path / "output"
         settings = (*SMALL, f"runs_dir={tmp_path}", *assignments)
@@ -42,11 +42,13 @@ class Run:
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "asyncrl", "run", *flags],
-                stdout=output,
+                stdout=output if reader else subprocess.PIPE,
                 stderr=output,
                 start_new_session=True,
                 cwd=ROOT,
             )
+        if self.process.stdout:
+            self.process.stdout.close()  # as `| head` does
         self.children: set[int] = set()
 
     def wait(self) -> int:
@@ -77,8 +79,8 @@ class Run:
 
 
 @contextmanager
-def start(tmp_path: Path, *assignments: str) -> Iterator[Run]:
-    run = Run(tmp_path, *assignments)
+def start(tmp_path: Path, *assignments: str, reader: bool = True) -> Iterator[Run]:
+    run = Run(tmp_path, *assignments, reader=reader)
     try:
         yield run
     finally:
@@ -121,6 +123,19 @@ def test_completed_run_leaves_its_files_its_last_page_and_no_process(tmp_path: P
     assert yaml.safe_load((run.folder / "config.yaml").read_text())["rollouters"] == 2
     assert (run.folder / "journal").is_dir()
     assert "version 3/3" in said
+    assert run.left_behind() == {}
+
+
+def test_run_whose_reader_has_gone_trains_to_the_end_of_its_data_and_says_how_far_that_was(
+    tmp_path: Path,
+) -> None:
+    with OtlpSink() as sink:
+        settings = ("environment=tests.environments:Finite", f"telemetry.endpoints=[{sink.url}]")
+        with start(tmp_path, *settings, reader=False) as run:
+            assert run.wait() == 0, run.output.read_text()
+    assert "the environment ended after 129 prompts: 16 of 80 versions" in run.output.read_text()
+    summary = run.summary()
+    assert (summary["status"], summary["versions_published"]) == ("completed", 16)
     assert run.left_behind() == {}
 
 

@@ -56,7 +56,9 @@ async def until_it_answers(url: str) -> None:
         answered = await asyncio.to_thread(answers, url)
 
 
-def test_own_exporter_says_where_it_listens_and_is_gone_after_stop(tmp_path: Path) -> None:
+def test_own_exporter_says_where_it_listens_and_is_gone_after_stop(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     async def scenario() -> None:
         exporter = anywhere(tmp_path)
         endpoints = await exporter.start()
@@ -64,6 +66,8 @@ def test_own_exporter_says_where_it_listens_and_is_gone_after_stop(tmp_path: Pat
         assert json.loads((tmp_path / "endpoints.json").read_text()) == endpoints._asdict()
         assert answers(endpoints.metrics)
         assert (tmp_path / "journal").is_dir()
+        await exporter.published("a run without a record")
+        assert capsys.readouterr().err == "", "no word about a wait without one"
         await exporter.stop()
         assert not answers(endpoints.metrics)
 
@@ -85,12 +89,16 @@ def test_killed_exporter_is_replaced_on_the_same_ports(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_healthy_exporter_is_shared_never_stopped_and_replaced_when_it_goes_away(tmp_path: Path) -> None:
+def test_healthy_exporter_is_shared_never_stopped_and_replaced_when_it_goes_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     async def scenario() -> None:
         first = anywhere(tmp_path / "first")
         endpoints = await first.start()
         second = at(endpoints, tmp_path / "second")
         assert await second.start() == endpoints
+        shared = f"asyncrl run: sharing the exporter at {endpoints.metrics}; its journal is not in this run's folder"
+        assert capsys.readouterr().err == shared + "\n"
         assert not second.owned
         await second.stop()
         assert answers(endpoints.metrics)
@@ -98,6 +106,12 @@ def test_healthy_exporter_is_shared_never_stopped_and_replaced_when_it_goes_away
         await first.stop()
         await until_it_answers(endpoints.metrics)
         assert second.owned
+        said = ""
+        while not said:
+            await asyncio.sleep(0.05)
+            said = capsys.readouterr().err
+        journal = tmp_path / "second" / "journal"
+        assert said == f"asyncrl run: the exporter had gone; a new one goes on, with {journal}\n"
         supervision.cancel()
         await asyncio.gather(supervision, return_exceptions=True)
         await second.stop()
