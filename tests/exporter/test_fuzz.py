@@ -56,7 +56,7 @@ def test_any_request_leaves_a_page_that_parses(
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@settings(patient, max_examples=2000)
+@settings(patient, max_examples=500)
 @given(sent=examples, accept=forms)
 def test_any_of_very_many_requests_leaves_a_page_that_parses(
     target: StartedExporter, sent: list[tuple[str, bytes]], accept: str
