@@ -9,6 +9,7 @@ Nothing is acknowledged before its commit, nothing is shown before its decision 
 
 import asyncio
 import logging
+import math
 import queue
 import sqlite3
 import threading
@@ -88,6 +89,7 @@ class Ingest:
         """Decisions that are applied, but not yet on disk."""
         self._event_bytes = 0
         self._checkpointed = time.monotonic()
+        self._all_decided = -math.inf
         self._retention_seconds = config.retention_days * 86_400
         self._journal_fails = False
         self._thread = threading.Thread(target=self._write_until_closed, name="ledger-writer")
@@ -256,7 +258,7 @@ class Ingest:
             _answer(request, JournalUnavailable(f"the journal cannot be written: {error}"))
 
     def _decide(self, wall: float) -> None:
-        for run in list(self.ledger.state.runs.values()):
+        for run in self._due_runs():
             while seal := next_seal(run, self.ledger.arrivals, grace=self.config.grace_seconds, wall=wall):
                 # Carried out first: what failed must not be in the journal, where every restart would meet it.
                 self.ledger.seal(seal, monotonic=self.ledger.arrivals.now)
@@ -266,6 +268,14 @@ class Ingest:
                 self._losses.say_decision(run, kind, wall)
                 self._carry_out(kind, decision, wall)
                 self._undone.append(Event(kind=kind, wall=wall, body=msgspec.json.encode(decision)))
+
+    def _due_runs(self) -> list[Run]:
+        """Those of which something arrived; all of them once per tick, for what time alone decides."""
+        now, runs = self.ledger.arrivals.now, self.ledger.state.runs
+        if now - self._all_decided < TICK_SECONDS:
+            return [runs[name] for name in sorted(self.ledger.changed) if name in runs]
+        self._all_decided = now
+        return list(runs.values())
 
     def _decide_run(self, run: Run, wall: float) -> Iterator[tuple[str, RunDecision]]:
         heard = max(run.last_seen, self._started)  # before that nobody listened
