@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 import requests
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.exporter.conftest import StartedExporter, StartExporter
 from tests.exporter.test_cases_page import lint_of
 from tests.page import check_page
-from tests.wire import WATCHDOG_SECONDS, Emitter, Scrape, scrape_until
+from tests.wire import WATCHDOG_SECONDS, Emitter, Scrape, post_raw, scrape_until
 
 SLOT = "asyncrl.rollouter"
+LIVES_AT_ONCE = 50
 SOAK_VERSIONS = int(os.environ.get("ASYNCRL_SOAK_VERSIONS", "10000"))
 SERIES_BUDGET = 50_000  # the default
 SOAK_SECONDS = float(os.environ.get("ASYNCRL_SOAK_SECONDS", "60"))
@@ -152,16 +155,21 @@ def scrape_while_labels_come_and_go(exporter: StartedExporter, *, pages: int, se
     trainer = Emitter(exporter.otlp)
     counts = {"asyncrl.buckets.response_length": [0, 1] + [0] * 15}
     while not failed and (len(seen) < pages or time.monotonic() - begun < seconds):
-        for _ in range(20):
+        births, ends = ExportMetricsServiceRequest(), ExportTraceServiceRequest()
+        for _ in range(LIVES_AT_ONCE):
             life += 1
             worker = Emitter(exporter.otlp, role="rollouter", source=f"w{life}")
             busy = worker.gauge("asyncrl.rollouter.decoding", 1.0, {SLOT: f"slot {life}"})
             tokens = worker.sum("asyncrl.tokens.generated", 1, start=1.0)
-            assert worker.post_metrics(busy, tokens).rejected == 0
-            assert worker.post(worker.run_end(0, "stopped")).rejected == 0
+            births.MergeFrom(worker.metrics_request(busy, tokens))
+            ends.MergeFrom(worker.request(worker.run_end(0, "stopped")))
+        for kind, said in (("metrics", births), ("traces", ends)):
+            assert post_raw(exporter.otlp, said.SerializeToString(), signal=kind).rejected == 0
         values = {"response_length": [1, 2.0, 2.0, 2.0, 0.0]}
-        step = trainer.train_step(life // 20, life // 20, values=values, attributes=counts)
-        assert trainer.post(step, trainer.weight_sync(life // 20, 1)).rejected == 0
+        step = trainer.train_step(
+            life // LIVES_AT_ONCE, life // LIVES_AT_ONCE, values=values, attributes=counts
+        )
+        assert trainer.post(step, trainer.weight_sync(life // LIVES_AT_ONCE, 1)).rejected == 0
     done.set()
     for scraper in scrapers:
         scraper.join(WATCHDOG_SECONDS)
@@ -170,7 +178,7 @@ def scrape_while_labels_come_and_go(exporter: StartedExporter, *, pages: int, se
         exporter.metrics,
         lambda page: (
             page.value("asyncrl_tokens_total", run="r", kind="generated") == life
-            and page.value("asyncrl_response_length_tokens_count", run="r") == life // 20
+            and page.value("asyncrl_response_length_tokens_count", run="r") == life // LIVES_AT_ONCE
             and not page.by_label("asyncrl_rollouter_decoding", "rollouter", run="r")
         ),
     )
