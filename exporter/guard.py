@@ -4,7 +4,6 @@ import logging
 import os
 import ssl
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,13 +20,6 @@ Stamps = dict[Path, tuple[int, int, int] | None]
 """Modification time, inode and size of each file, so that a Kubernetes secret, swapped by a link, shows too."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Reading:
-    config: WebConfig
-    context: ssl.SSLContext | None
-    stamps: Stamps
-
-
 class Guard:
     """The web config of the listener `name` as it is in force; without a file nothing is asked of anybody."""
 
@@ -40,24 +32,22 @@ class Guard:
         """Requests that were turned away at the door, by HTTP status."""
         self._path = path
         self._exposed = exposed
-        reading = self._read()
-        self.config = reading.config
-        self._stamps = reading.stamps
+        self._stamps: Stamps = {}
+        """Of the files that were read last, or could not be."""
+        self.config, context = self._read()
         self.tls: ssl.SSLContext | None = None
         """What the listener is started with; None for plain HTTP."""
-        if reading.context is not None:
+        if context is not None:
             self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            _hand_over(self.tls, reading.context)
+            _hand_over(self.tls, context)
 
     def reload_if_changed(self) -> None:
         """Reads the files again if one of them is not the same. A mistake in them is said once, in the log."""
-        stamps = {file: _stamp(file) for file in self._stamps}
-        if stamps == self._stamps:
+        if all(_stamp(file) == stamp for file, stamp in self._stamps.items()):
             return
-        self._stamps = stamps
         try:
-            reading = self._read()
-            if (reading.context is None) != (self.tls is None):
+            config, context = self._read()
+            if (context is None) != (self.tls is None):
                 raise ConfigError(f"{self._path}: tls_server_config comes and goes with a restart only")
         except ConfigError as error:
             self.reload_failed = True
@@ -65,15 +55,15 @@ class Guard:
                 log, "web config not reloaded", level=logging.ERROR, listener=self.name, reason=error
             )
             return
-        self.config = reading.config
-        self._stamps = reading.stamps
-        if self.tls is not None and reading.context is not None:
-            _hand_over(self.tls, reading.context)
+        self.config = config
+        if self.tls is not None and context is not None:
+            _hand_over(self.tls, context)
         self.reload_failed = False
         event_log.say(log, "web config reloaded", listener=self.name, file=self._path)
 
-    def _read(self) -> _Reading:
-        stamps = {} if self._path is None else {self._path: _stamp(self._path)}
+    def _read(self) -> tuple[WebConfig, ssl.SSLContext | None]:
+        # Each file is stamped before it is read: a change in between is seen at the next look.
+        self._stamps = {} if self._path is None else {self._path: _stamp(self._path)}
         config = WebConfig() if self._path is None else load_web_config(self._path)
         if self._exposed and not config.authenticates:
             raise ConfigError(
@@ -81,10 +71,9 @@ class Guard:
                 "with credentials, a loopback address, or say --insecure where something else guards it"
             )
         if config.tls is None:
-            return _Reading(config=config, context=None, stamps=stamps)
-        # Stamped before they are read: a change in between is seen at the next look.
-        stamps |= {file: _stamp(file) for file in config.tls.files}
-        return _Reading(config=config, context=_context(config.tls), stamps=stamps)
+            return config, None
+        self._stamps |= {file: _stamp(file) for file in config.tls.files}
+        return config, _context(config.tls)
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:

@@ -150,6 +150,23 @@ def test_certificates_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
             Guard("listen", web_config, exposed=False)
 
 
+def test_files_that_come_later_than_the_config_that_names_them_are_seen(tmp_path: Path) -> None:
+    authority = Authority.found(tmp_path)
+    authority.issue("old")
+    web_config = tmp_path / "web.yml"
+    write_web_config(web_config, tls_server_config={"cert_file": "old.crt", "key_file": "old.key"})
+    guard = Guard("listen", web_config, exposed=False)
+    write_web_config(web_config, tls_server_config={"cert_file": "new.crt", "key_file": "new.key"})
+    guard.reload_if_changed()
+    assert guard.reload_failed
+    assert guard.config.tls is not None
+    assert guard.config.tls.cert_file.name == "old.crt"
+    authority.issue("new")
+    guard.reload_if_changed()
+    assert not guard.reload_failed
+    assert guard.config.tls.cert_file.name == "new.crt"
+
+
 def header(name: str, password: str) -> str:
     return "Basic " + b64encode(f"{name}:{password}".encode()).decode()
 
