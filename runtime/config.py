@@ -128,7 +128,10 @@ class OptimizerConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExporterAddresses:
-    """The exporter that the run starts, or shares if a healthy one listens there already."""
+    """The exporter that the run starts, or shares if a healthy one listens there already.
+
+    One of its own is for this machine: where others scrape, start `asyncrl exporter` with credentials first.
+    """
 
     listen: str = "127.0.0.1:9810"
     """HOST:PORT of /metrics; port 0 takes any free one, written to `endpoints.json`."""

@@ -61,7 +61,7 @@ def _explained(record: Any) -> Iterator[str]:
         value = getattr(record, entry.name)
         is_section = dataclasses.is_dataclass(value)
         told = [inspect.getdoc(type(value)) or ""] if is_section else []
-        if comment := " ".join([*told, docs.get(entry.name, "")]).strip():
+        if comment := " ".join(" ".join([*told, docs.get(entry.name, "")]).split()):
             yield fill(comment, 100, initial_indent="# ", subsequent_indent="# ") + "\n"
         if is_section:
             yield f"{entry.name}:\n" + indent("".join(_explained(value)), "  ")

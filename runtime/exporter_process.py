@@ -213,4 +213,5 @@ def _reason(log_file: Path) -> str:
     reason = lines[-1].removeprefix("asyncrl exporter: ")
     for key in ("listen", "otlp"):
         reason = reason.replace(f"(--{key})", f"(--set exporter.{key}=HOST:PORT)")
+        reason = reason.replace(f"--{key} ", f"exporter.{key} ")
     return reason
