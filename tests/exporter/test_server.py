@@ -330,4 +330,7 @@ def test_runs_are_listed_by_name(exporter: StartedExporter) -> None:
 
 def test_a_run_that_nobody_knows_has_no_versions(exporter: StartedExporter) -> None:
     answer = requests.get(f"{exporter.metrics}/api/v1/runs/none/versions", timeout=WATCHDOG_SECONDS)
-    assert (answer.status_code, answer.text) == (404, "no run 'none'; /api/v1/runs lists those that are known\n")
+    assert (answer.status_code, answer.text) == (
+        404,
+        "no run 'none'; /api/v1/runs lists those that are known\n",
+    )
