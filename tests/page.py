@@ -36,6 +36,14 @@ class _Page:
 
 def check_page(text: str, content_type: str) -> None:
     """Fails with the line or series that breaks a rule."""
+    page = check_form(text, content_type)
+    _check_idle_ratios(page)
+    _check_account(page)
+    _check_version_window(page)
+
+
+def check_form(text: str, content_type: str) -> _Page:
+    """What must hold whatever senders claim: the grammar, one of each series, values of their kind."""
     openmetrics = content_type.startswith("application/openmetrics-text")
     assert openmetrics or content_type.startswith("text/plain; version=0.0.4"), content_type
     assert text.endswith("\n"), text[-200:]
@@ -49,9 +57,7 @@ def check_page(text: str, content_type: str) -> None:
     }
     _check_histograms(page)
     _check_values(page)
-    _check_idle_ratios(page)
-    _check_account(page)
-    _check_version_window(page)
+    return page
 
 
 def _read(text: str) -> _Page:

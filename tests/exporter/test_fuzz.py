@@ -16,7 +16,7 @@ from exporter.errors import ConfigError
 from exporter.settings import SETTINGS, load_settings
 from tests.exporter import hostile_requests
 from tests.exporter.conftest import ROOT, StartedExporter, StartExporter
-from tests.page import check_page
+from tests.page import check_form
 from tests.wire import Scrape, post_raw
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -36,7 +36,7 @@ def check_example(target: StartedExporter, sent: Sequence[tuple[str, bytes]], ac
         assert answer.status in (200, 400), answer
         assert "internal error" not in answer.reason
     page = Scrape(target.metrics, accept=accept)
-    check_page(page.text, page.content_type)
+    check_form(page.text, page.content_type)
     assert page.value("asyncrl_exporter_render_errors_total") == 0
     assert target.process.poll() is None
 
