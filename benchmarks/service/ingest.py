@@ -20,9 +20,8 @@ VERSIONS_PER_REQUEST = 100
 """500 spans of the trainer: about what the runtime puts into one request when it is in a hurry."""
 
 _HELD_BY = (
-    "Every value is a Python object that is decoded, checked, counted and merged; protobuf's own reading is a fourth to"
-    " a fifth of the time, ours on top of it a tenth, checking and typing a fourth, merging and histograms a sixth; the"
-    " rest is HTTP, the journal and the hand-over between threads."
+    "Of some 500 us of CPU for a step, decoding takes 110 (protobuf's own reading 85), checking and typing 77, merging"
+    " and histograms 41, the rest of the ledger 75, journal and snapshot 140; HTTP and threads are what remains."
 )
 
 
