@@ -46,20 +46,28 @@ def _run(config: ExporterConfig, upstreams: Upstreams) -> int:
     except ExporterError:
         listeners.close()
         raise
-    try:
-        urls = listeners.urls
-        event_log.say(
-            log,
-            "listening",
-            metrics=f"{urls['metrics']}/metrics",
-            otlp=urls["otlp"],
-            data_dir=config.data_dir,
-        )
-        asyncio.run(serve_until_signalled(config, ingest, listeners, upstreams))
-    finally:
-        ingest.close()
-    event_log.say(log, "stopped")
+    urls = listeners.urls
+    event_log.say(
+        log,
+        "listening",
+        metrics=f"{urls['metrics']}/metrics",
+        otlp=urls["otlp"],
+        data_dir=config.data_dir,
+    )
+    asyncio.run(_serve_and_close(config, ingest, listeners, upstreams))
     return 0
+
+
+async def _serve_and_close(
+    config: ExporterConfig, ingest: Ingest, listeners: Listeners, upstreams: Upstreams
+) -> None:
+    """The journal is closed before the loop gives the signals back: a second one, as the kernel sends when a parent
+    dies thread by thread, must not end what the first began."""
+    try:
+        await serve_until_signalled(config, ingest, listeners, upstreams)
+    finally:
+        await asyncio.to_thread(ingest.close)
+        event_log.say(log, "stopped")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -334,3 +334,12 @@ def test_a_run_that_nobody_knows_has_no_versions(exporter: StartedExporter) -> N
         404,
         "no run 'none'; /api/v1/runs lists those that are known\n",
     )
+
+
+def test_a_second_signal_does_not_end_what_the_first_began(exporter: StartedExporter) -> None:
+    for _ in range(2):
+        exporter.process.send_signal(signal.SIGTERM)
+        time.sleep(0.005)  # as a dying parent's threads send it
+    code, said = exporter.stop(signal.SIGTERM)
+    assert code in (0, -signal.SIGTERM), said
+    assert "event=stopped" in said
