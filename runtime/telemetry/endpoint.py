@@ -1,5 +1,6 @@
 """One POST to an OTLP/HTTP endpoint, and what its answer means."""
 
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -127,4 +128,4 @@ def _seconds(retry_after: str | None) -> float | None:
         if date.tzinfo is None:
             date = date.replace(tzinfo=UTC)
         seconds = (date - datetime.now(UTC)).total_seconds()
-    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER_SECONDS)
+    return None if math.isnan(seconds) else min(max(seconds, 0.0), LONGEST_RETRY_AFTER_SECONDS)

@@ -311,6 +311,7 @@ def test_retry_after_is_honoured_instead_of_the_back_off() -> None:
         ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
         ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_RETRY_AFTER_SECONDS),
         ("soon", None),
+        ("nan", None),
         (None, None),
     ],
 )
