@@ -35,7 +35,8 @@ def measure(steps: int = 1000) -> Iterator[Figure]:
             peer=f"{peer}: {microseconds:,.0f} us",
             ratio=ours / microseconds,
             target=target,
-            held_by="Of it the SDK's span and its encoding, whatever they carry, are some 50 us, the values 36 us.",
+            held_by="Alone, the SDK's span takes 19 us, its encoding 49 us, the values 43 us; "
+            "the rest goes to the thread that delivers meanwhile.",
         )
 
 
