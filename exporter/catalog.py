@@ -197,12 +197,14 @@ REJECT_REASONS: Final = (
 )
 LATE_REASONS: Final = ("sealed", "attempt_over")
 TOKEN_KINDS: Final = ("generated", "trained")
+ROLLOUTER_STATES: Final = schema.ROLLOUTER_STATES
+TRAINER_STATES: Final = schema.TRAINER_STATES
 
 PARAM_VERSION: Final = _gauge("param_version", "Newest published parameter version", low=0)
 RUN_ATTEMPT: Final = _gauge("run_attempt", "Current attempt of the run: 1, and one more for each resume", low=1)
 STEPS_PER_VERSION: Final = _gauge("steps_per_version", "Train steps between two publications, if fixed", low=1)
 WINDOW_STRIDE: Final = _gauge(
-    "window_stride_versions", "1 if the version window has every version; n if the series budget leaves room for every n-th only", low=1, board="versions"
+    "window_stride_versions", "1 if the version window has every version; n if the series budget leaves room for every n-th only", low=1, board="exporter"
 )
 STALENESS_LIMIT: Final = _gauge("staleness_limit_versions", "Hard bound on staleness, if there is one", low=0)
 RUN_INFO: Final = _gauge("run_info", "Always 1; the run's algorithm and model as labels", "algorithm", "model")
@@ -219,15 +221,15 @@ LAST_INCOMPLETE: Final = _gauge("last_incomplete_timestamp_seconds", "When a ver
 LAST_EVICTED: Final = _gauge("last_evicted_timestamp_seconds", "When a version last left the page before its time")
 
 VERSIONS_SEALED: Final = _counter("versions_sealed_total", "Versions sealed, complete or not", "complete")
-VERSIONS_INCOMPLETE: Final = _counter("versions_incomplete_total", "Versions sealed incomplete, per reason", "reason")
-VERSIONS_EVICTED: Final = _counter("versions_evicted_early_total", "Versions that left the version window before a scraper was sure to see them")
-LATE_RECORDS: Final = _counter("late_records_total", "Records of a sealed version or an ended attempt", "reason")
-LOST_RECORDS: Final = _counter("lost_records_total", "Sequence numbers given up as lost", "role")
-REJECTED_RECORDS: Final = _counter("rejected_records_total", "Records or values refused", "reason")
-NONFINITE_VALUES: Final = _counter("nonfinite_values_total", "NaN and infinities received, left out", "metric")
-OUT_OF_RANGE: Final = _counter("out_of_range_values_total", "Values outside the metric's range, refused", "metric")
-ATTEMPTS_INFERRED: Final = _counter("attempts_inferred_total", "Attempts that the exporter had to infer")
-UNKNOWN_SPANS: Final = _counter("unknown_spans_total", "Spans whose name the exporter does not know")
+VERSIONS_INCOMPLETE: Final = _counter("versions_incomplete_total", "Versions sealed incomplete, per reason", "reason", board="exporter")
+VERSIONS_EVICTED: Final = _counter("versions_evicted_early_total", "Versions that left the version window before a scraper was sure to see them", board="exporter")
+LATE_RECORDS: Final = _counter("late_records_total", "Records of a sealed version or an ended attempt", "reason", board="exporter")
+LOST_RECORDS: Final = _counter("lost_records_total", "Sequence numbers given up as lost", "role", board="exporter")
+REJECTED_RECORDS: Final = _counter("rejected_records_total", "Records or values refused", "reason", board="exporter")
+NONFINITE_VALUES: Final = _counter("nonfinite_values_total", "NaN and infinities received, left out", "metric", board="exporter")
+OUT_OF_RANGE: Final = _counter("out_of_range_values_total", "Values outside the metric's range, refused", "metric", board="exporter")
+ATTEMPTS_INFERRED: Final = _counter("attempts_inferred_total", "Attempts that the exporter had to infer", board="exporter")
+UNKNOWN_SPANS: Final = _counter("unknown_spans_total", "Spans whose name the exporter does not know", board="exporter")
 
 TRAIN_STEPS: Final = _counter("train_steps_total", "Train steps received", board="trainer")
 TOKENS: Final = _counter("tokens_total", "Tokens decoded by rollouters and tokens that entered the loss", "kind")
@@ -264,10 +266,10 @@ TRAINER_WAIT: Final = _gauge("trainer_wait_ratio", "Share of the version in whic
 TRAINER_ACTIVE: Final = _gauge("trainer_active_seconds", "Time of the version spent assembling and training", low=0, board="trainer")
 TRAINER_VERSION: Final = _gauge("trainer_version_seconds", "Length of the version at the trainer", low=0, board="trainer")
 
-ROLLOUTERS_IDLE_MIN: Final = _gauge("rollouters_idle_min_ratio", "Smallest idle ratio of a rollouter", low=0, high=1)
-ROLLOUTERS_IDLE_MAX: Final = _gauge("rollouters_idle_max_ratio", "Largest idle ratio of a rollouter", low=0, high=1)
-ROLLOUTERS_UTILIZATION_MIN: Final = _gauge("rollouters_utilization_min_ratio", "Smallest utilization of a rollouter", low=0, high=1)
-ROLLOUTERS_UTILIZATION_MAX: Final = _gauge("rollouters_utilization_max_ratio", "Largest utilization of a rollouter", low=0, high=1)
+ROLLOUTERS_IDLE_MIN: Final = _gauge("rollouters_idle_min_ratio", "Smallest idle ratio of a rollouter", low=0, high=1, board="rollouters")
+ROLLOUTERS_IDLE_MAX: Final = _gauge("rollouters_idle_max_ratio", "Largest idle ratio of a rollouter", low=0, high=1, board="rollouters")
+ROLLOUTERS_UTILIZATION_MIN: Final = _gauge("rollouters_utilization_min_ratio", "Smallest utilization of a rollouter", low=0, high=1, board="rollouters")
+ROLLOUTERS_UTILIZATION_MAX: Final = _gauge("rollouters_utilization_max_ratio", "Largest utilization of a rollouter", low=0, high=1, board="rollouters")
 
 SOURCE_LAST_SEEN: Final = _gauge("exporter_source_last_seen_timestamp_seconds", "When a source was last heard", "role", "rollouter", board="exporter")
 SOURCE_CLOCK_OFFSET: Final = _gauge(
