@@ -152,6 +152,9 @@ class ExporterAddresses:
         )
 
 
+_OWN_RESOURCES = ("CPU", "GPU", "memory", "object_store_memory")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resources:
     """What each actor reserves of the Ray cluster. CUDA is used when present, reserved or not; CPUs never are."""
@@ -160,11 +163,18 @@ class Resources:
     """Share of one GPU, 0..1: an actor computes on one."""
     rollouter_gpus: float = 0.0
     """Share of one GPU for each rollouter, 0..1. With 0, all actors share the first GPU that they see."""
+    trainer_node: str = ""
+    """Custom resource of the nodes that trainer and sample queue may live on, e.g. `asyncrl_trainer`; empty: any."""
+    rollouter_node: str = ""
+    """Custom resource of the nodes that rollouters may live on; empty: any."""
 
     def __post_init__(self) -> None:
         for key in ("trainer_gpus", "rollouter_gpus"):
             value = getattr(self, key)
             require(0 <= value <= 1, key, "in 0..1", value)
+        for key in ("trainer_node", "rollouter_node"):
+            value = getattr(self, key)
+            require(value not in _OWN_RESOURCES, key, "a custom resource, not one of Ray's own", value)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -197,6 +207,8 @@ class RunConfig:
     """Samples in flight and queued together, at least required_samples; 0: as many as the budget of tickets."""
     failed_samples_in_a_row: int = 32
     """A rollouter gives up, and the run fails, after so many samples without one that could be scored, at least 1."""
+    start_timeout_seconds: float = 600.0
+    """Until version 0 is out, at least 1: an actor imports torch from a cold disk, or waits for a node to come up."""
     model: ModelConfig = field(default_factory=ModelConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     grpo: GrpoConfig = field(default_factory=GrpoConfig)
@@ -277,4 +289,5 @@ _LEAST: Mapping[str, int] = {
     "staleness_threshold": 0,
     "queue_capacity": 0,
     "failed_samples_in_a_row": 1,
+    "start_timeout_seconds": 1,
 }

@@ -28,10 +28,10 @@ from runtime.trainer import Trainer
 T = TypeVar("T")
 
 _HEARTBEAT_SECONDS = 1.0
-_START_SECONDS = 600.0
-"""Until version 0 is out: an actor may not answer while it imports torch, and the first time from a cold disk."""
+_NODE_SHARE = 0.001
+"""Of the custom resource that marks a node: it says where an actor may live, and is not to be used up."""
 _SILENCE_SECONDS = 25.0
-"""Afterwards, an actor whose loop does not answer for so long counts as failed."""
+"""Once version 0 is out, an actor whose loop does not answer for so long counts as failed."""
 _STOP_SECONDS = 8.0
 """Patience with each of the three steps of the end, so that a failed run is over within 30 s."""
 _EVALUATION_SECONDS = 600.0
@@ -46,12 +46,14 @@ class Crew:
     def __init__(self, config: RunConfig) -> None:
         resources = config.resources
         self._config = config
-        self._queue: Any = _actor(SampleQueue, 0.0).remote(config)
+        self._queue: Any = _actor(SampleQueue, 0.0, resources.trainer_node).remote(config)
         self._rollouters: dict[str, Any] = {
-            str(slot): _actor(Rollouter, resources.rollouter_gpus).remote(config, str(slot), self._queue)
+            str(slot): _actor(Rollouter, resources.rollouter_gpus, resources.rollouter_node).remote(
+                config, str(slot), self._queue
+            )
             for slot in range(config.rollouters)
         }
-        self._trainer: Any = _actor(Trainer, resources.trainer_gpus).remote(
+        self._trainer: Any = _actor(Trainer, resources.trainer_gpus, resources.trainer_node).remote(
             config, self._queue, self._rollouters
         )
         self._version = 0
@@ -117,11 +119,12 @@ class Crew:
                     view.version(report)
 
     async def _watch_heartbeats(self, view: LiveView) -> NoReturn:
-        patience = _START_SECONDS
+        start_seconds = self._config.start_timeout_seconds
+        patience = start_seconds
         while True:
             statuses = await self._statuses(patience)
             view.refresh(statuses)
-            patience = _START_SECONDS if statuses.trainer.param_version < 0 else _SILENCE_SECONDS
+            patience = start_seconds if statuses.trainer.param_version < 0 else _SILENCE_SECONDS
             await asyncio.sleep(_HEARTBEAT_SECONDS)
 
     async def _statuses(self, patience_seconds: float) -> Statuses:
@@ -137,9 +140,10 @@ class Crew:
         return Statuses(trainer, queue, rollouters)
 
 
-def _actor(role: type, gpus: float) -> Any:
+def _actor(role: type, gpus: float, node: str) -> Any:
+    place = {node: _NODE_SHARE} if node else {}
     # An actor that died has lost its state: a restarted one would only hide that.
-    return ray.remote(role).options(num_cpus=0, num_gpus=gpus, max_restarts=0)
+    return ray.remote(role).options(num_cpus=0, num_gpus=gpus, resources=place, max_restarts=0)
 
 
 async def _answer(name: str, answer: Awaitable[T], patience_seconds: float | None = None) -> T:

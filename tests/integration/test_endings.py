@@ -65,6 +65,18 @@ def test_c81_run_whose_samples_all_fail_ends_with_the_original_error() -> None:
     assert reports.trainer.train_steps == 0
 
 
+def test_an_actor_that_finds_no_node_of_its_kind_ends_the_start() -> None:
+    """Trainer and queue are where they may be: `node:__internal_head__` is a resource of every Ray's first node."""
+    placement = ("resources.trainer_node=node:__internal_head__", "resources.rollouter_node=nowhere")
+    with OtlpSink() as sink:
+        status, message, reports = carry_out(configure(sink, "start_timeout_seconds=6", *placement))
+    assert status == schema.FAILED
+    assert message == "rollouter 0 has not answered for 6 s"
+    assert reports.trainer is not None
+    assert reports.queue is not None
+    assert reports.rollouters == []
+
+
 def test_c88_data_that_ends_is_trained_to_the_last_prompt_and_one_bad_sample_is_counted() -> None:
     with OtlpSink() as sink:
         config = configure(

@@ -73,6 +73,8 @@ def test_resolved_settings_read_back_equal(tmp_path: Path) -> None:
         ("exporter.listen=9810", ("exporter.listen", "HOST:PORT", "9810")),
         ("exporter.otlp=127.0.0.1:9810", ("exporter.otlp", "another address")),
         ("environment=nowhere", ("environment", "module:Class", "nowhere")),
+        ("resources.trainer_node=GPU", ("resources.trainer_node", "custom resource", "GPU")),
+        ("start_timeout_seconds=0", ("start_timeout_seconds", "at least 1", "0")),
         ("resources.trainer_gpus=2", ("resources.trainer_gpus", "in 0..1", "2")),
         ("engine.temperature=0", ("engine.temperature", "above 0 for training", "0.0")),
         ("optimizer.betas=[0.9]", ("optimizer.betas", "two numbers", "[0.9]")),
