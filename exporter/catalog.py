@@ -506,6 +506,13 @@ def version_series(rollouters: int) -> int:
 FAMILIES: Final[tuple[Family, ...]] = (*LEDGER_FAMILIES, *(family for families in METRIC_FAMILIES.values() for family in families), *WINDOW_FAMILIES)
 FAMILY_BY_NAME: Final[dict[str, Family]] = {family.name: family for family in FAMILIES}
 
+
+def metric_family(name: str, statistic: str = "") -> Family:
+    """The latest gauge of a metric; of a distribution that of the statistic, or its histogram without one."""
+    return FAMILY_BY_NAME[METRIC_BY_NAME[name].family(statistic)]
+
+
+
 VERSIONED: Final[dict[str, Family]] = {
     family.name: version_family(family)
     for family in (*WINDOWED_LEDGER_GAUGES, *(family for metric in METRICS if metric.windowed for family in METRIC_FAMILIES[metric.name]))
