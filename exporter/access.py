@@ -1,6 +1,6 @@
 """Stands before an ASGI application and asks who comes: what is not let through here reaches no route.
 
-request --> credentials? --no--> 401      every path, known or not, but /healthz and /readyz
+request --> credentials? --no--> 401      every path, known or not, but the probes and `open_paths`
                 |
                 +--> the application --> headers of the web config --> client
 """
@@ -64,7 +64,7 @@ class Access:
 
     async def _admit(self, path: str, authorization: str) -> None:
         config = self._guard.config
-        if path in OPEN_PATHS or not config.asks_credentials:
+        if path in OPEN_PATHS or path in config.open_paths or not config.asks_credentials:
             return
         if not await self._credentials.admit(config, authorization):
             raise Unauthenticated("credentials are missing or wrong")

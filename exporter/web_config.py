@@ -10,6 +10,7 @@
       prometheus: $2y$10$...            # bcrypt: htpasswd -nBC 10 prometheus
     bearer_tokens:                      # ours: the toolkit has none
       trainers: 9f86d081884c7d65...     # SHA-256 of the token: printf %s "$TOKEN" | sha256sum
+    open_paths: [/metrics]              # ours, too: asks nobody for these
     http_server_config:
       headers:
         X-Frame-Options: deny
@@ -41,7 +42,15 @@ HEADERS: Final = (
     "X-Frame-Options",
     "X-XSS-Protection",
 )
-_SECTIONS: Final = ("tls_server_config", "basic_auth_users", "bearer_tokens", "http_server_config")
+OPENABLE_PATHS: Final = ("/metrics",)
+"""What `open_paths` may name: in the model of Prometheus metrics are no secret. Ingest and history always ask."""
+_SECTIONS: Final = (
+    "tls_server_config",
+    "basic_auth_users",
+    "bearer_tokens",
+    "open_paths",
+    "http_server_config",
+)
 _BCRYPT: Final = re.compile(r"\$2[abxy]\$(0[4-9]|1[0-6])\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
 """Cost, salt (16 bytes leave 4 endings), hash. Cost 16 takes seconds for one check; beyond it nobody would wait."""
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -88,6 +97,8 @@ class WebConfig:
     """Name -> bcrypt hash of the password."""
     bearer_tokens: Mapping[str, str] = field(default_factory=dict)
     """Name -> SHA-256 of the token, 64 hex digits."""
+    open_paths: tuple[str, ...] = ()
+    """Paths that ask for neither; of OPENABLE_PATHS."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Added to every answer; one of HEADERS."""
 
@@ -102,6 +113,9 @@ class WebConfig:
                 raise ConfigError(
                     f"bearer_tokens must map a name to the SHA-256 of its token in hex, see {name!r}"
                 )
+        for path in self.open_paths:
+            if path not in OPENABLE_PATHS:
+                raise ConfigError(f"open_paths must be of {', '.join(OPENABLE_PATHS)}, got {path!r}")
         for name, value in self.headers.items():
             if name not in HEADERS or not (value.isascii() and value.isprintable()):
                 raise ConfigError(
@@ -138,6 +152,7 @@ def load_web_config(path: Path) -> WebConfig:
             tls=None if tls is None else _tls(tls, path.parent),
             basic_auth_users=_texts("basic_auth_users", sections.get("basic_auth_users")),
             bearer_tokens=_texts("bearer_tokens", sections.get("bearer_tokens")),
+            open_paths=_paths(sections.get("open_paths")),
             headers=_texts("headers", server.get("headers")),
         )
     except ConfigError as error:
@@ -164,6 +179,12 @@ def _mapping(what: str, value: Any, known: tuple[str, ...]) -> dict[str, Any]:
         if key not in known:
             raise ConfigError(f"{what} has {key!r}, which is not supported; known are {', '.join(known)}")
     return value
+
+
+def _paths(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | None):
+        raise ConfigError(f"open_paths must be a list, got {type(value).__name__}")
+    return tuple(value or ())
 
 
 def _texts(what: str, value: Any) -> dict[str, str]:

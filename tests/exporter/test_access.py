@@ -172,6 +172,22 @@ def test_scrapers_and_senders_have_different_credentials(
     assert 'asyncrl_exporter_refused_requests_total{listener="listen",status="401"} 1.0' in page
 
 
+def test_c94_an_open_path_asks_nobody_and_opens_no_other(
+    start_exporter: StartExporter, tmp_path: Path
+) -> None:
+    web_config = write_web_config(
+        tmp_path / "web.yml", bearer_tokens={"trainers": token_digest(TOKEN)}, open_paths=["/metrics"]
+    )
+    exporter = start_exporter("--listen", "0.0.0.0:0", "--web-config", str(web_config))
+    url = exporter.metrics.replace("0.0.0.0", "127.0.0.1")
+    assert get(f"{url}/metrics").status_code == 200
+    closed = [path for method, path in routes_of(tmp_path)["metrics"] if path not in OPEN | {"/metrics"}]
+    assert "/api/v1/runs" in closed
+    for path in [*closed, "/metrics/", "//metrics", "/metrics/../api/v1/runs", "/METRICS", "/v1/traces"]:
+        assert get(url + path).status_code == 401, path
+    assert get(f"{url}/api/v1/runs", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
+
+
 WRONG = [
     "",
     "Basic",

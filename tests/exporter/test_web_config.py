@@ -34,12 +34,14 @@ def test_every_section_is_read_and_files_are_relative_to_it(tmp_path: Path) -> N
             },
             basic_auth_users={"prometheus": HASH},
             bearer_tokens={"trainers": token_digest("t")},
+            open_paths=["/metrics"],
             http_server_config={"http2": False, "headers": {"X-Frame-Options": "deny"}},
         )
     )
     assert config.tls is not None
     assert config.tls.files == (tmp_path / "server.crt", Path("/etc/server.key"), tmp_path / "ca.crt")
     assert config.basic_auth_users == {"prometheus": HASH}
+    assert config.open_paths == ("/metrics",)
     assert config.headers == {"X-Frame-Options": "deny"}
     assert config.asks_credentials
     assert config.authenticates
@@ -64,6 +66,9 @@ def test_a_file_that_says_nothing_asks_nobody(tmp_path: Path, content: str) -> N
         ({"basic_auth_users": {"a": 7}}, "basic_auth_users must map text to text"),
         ({"bearer_tokens": {"a": "secret"}}, "SHA-256 of its token in hex, see 'a'"),
         ({"bearer_tokens": ["secret"]}, "bearer_tokens must map text to text"),
+        ({"open_paths": ["/metrics", "/v1/traces"]}, "open_paths must be of /metrics, got '/v1/traces'"),
+        ({"open_paths": [["/metrics"]]}, "open_paths must be of /metrics"),
+        ({"open_paths": "/metrics"}, "open_paths must be a list, got str"),
         ({"http_server_config": {"http2": True}}, "http2 must be false"),
         ({"http_server_config": {"headers": {"Server": "x"}}}, "headers must be of Content-Security-Policy"),
         ({"http_server_config": {"headers": {"X-Frame-Options": "a\r\nb: c"}}}, "in plain ASCII"),
