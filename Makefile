@@ -22,6 +22,7 @@ check: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python docs/metrics.py --check
+	$(BIN)/python -m dashboards --check
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix
@@ -29,6 +30,7 @@ format: $(INSTALLED)
 
 generate: $(INSTALLED)
 	$(BIN)/python docs/metrics.py
+	$(BIN)/python -m dashboards
 
 bench: $(INSTALLED)
 	@for name in $(or $(ARGS),$(BENCHMARKS)); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit; done
@@ -39,8 +41,10 @@ clean:
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch goes first: asked for by another package, pip may fetch a build of several GB over the one that fits.
+# The board builder comes without its needs: they are a Kerberos built from source, for a login that nobody does here.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --constraint constraints.txt torch
 	$(BIN)/pip install --constraint constraints.txt --editable '.[runtime,dev]'
+	$(BIN)/pip install --constraint constraints.txt --no-deps grafana-dashboard-builder requests-kerberos argparse
 	touch $@

@@ -1,0 +1,109 @@
+"""The few shapes of PromQL that boards and rules are made of; they take families, never names.
+
+    selector, shown                    which series: all, or those that the variables of a board choose
+    once, rate                         a gauge, a counter; both count a run once although two exporters publish it
+    newest                             a gauge of ours, or what a foreign trainer says of the same
+    total, share, ratio, quantile      sums first, then division; labels that are not named are summed over
+    code                               a one-hot gauge as one number, which value mappings turn into words again
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from exporter.catalog import PREFIX, Family
+
+REPLICA_LABELS: Final = ("instance", "pod", "node", "replica")
+"""What tells two exporters of one run apart."""
+
+BOARD_LABELS: Final = ("run", "rollouter", "attempt")
+"""Labels that are variables of the boards, by the same name."""
+
+RATE_WINDOW: Final = "$__rate_interval"
+"""At least four scrapes wide, whatever the scrape interval. Boards only: rules know no variables."""
+
+
+def selector(family: Family, *matchers: str, suffix: str = "") -> str:
+    """The series of a family; `suffix` for the parts of a histogram."""
+    return _series(family.name + suffix, matchers)
+
+
+def shown(family: Family, *matchers: str, suffix: str = "") -> str:
+    """The series that the variables of a board choose, as far as the family has their labels."""
+    chosen = [_chosen(label) for label in BOARD_LABELS if label in family.labels]
+    return selector(family, *chosen, *matchers, suffix=suffix)
+
+
+def once(selected: str) -> str:
+    """Each series once, however many exporters publish it."""
+    return f"max without ({_names(REPLICA_LABELS)}) ({selected})"
+
+
+def rate(selected: str, window: str = RATE_WINDOW) -> str:
+    """Increase per second of each counter, once."""
+    return once(f"rate({selected}[{window}])")
+
+
+def increase(selected: str, window: str = RATE_WINDOW) -> str:
+    """Increase of each counter, once."""
+    return once(f"increase({selected}[{window}])")
+
+
+def reported(family: Family, *of_trainers: Family) -> str:
+    """What foreign trainers computed themselves for the family, or else for the others: without the label that
+    says who did, and therefore in the place of a series of ours."""
+    texts = []
+    for one in (family, *of_trainers):
+        window = f"{PREFIX}version_" if "param_version" in one.labels else PREFIX
+        name = f"{window}reported_{one.name.removeprefix(window)}"
+        chosen = [_chosen(label) for label in BOARD_LABELS if label in one.labels and label != "rollouter"]
+        texts.append(f"max without ({_names((*REPLICA_LABELS, 'source'))}) ({_series(name, chosen)})")
+    return " or ".join(texts)
+
+
+def newest(family: Family, *matchers: str) -> str:
+    """A gauge as the chosen runs have it, or where a foreign trainer reported its own value, that."""
+    return f"({once(shown(family, *matchers))} or {reported(family)})"
+
+
+def total(series: str, *labels: str) -> str:
+    """The sum by these labels."""
+    return f"sum by ({_names(labels)}) ({series})"
+
+
+def ratio(numerator: str, denominator: str) -> str:
+    """A ratio of sums; absent where there is nothing to divide by."""
+    return f"{numerator} / ({denominator} > 0)"
+
+
+def share(series: str, label: str, *labels: str) -> str:
+    """The part of each value of `label` in the sum by the other labels."""
+    whole = f"{total(series, *labels)} > 0"
+    return f"{total(series, *labels, label)} / on ({_names(labels)}) group_left () ({whole})"
+
+
+def quantile(q: float, family: Family, *labels: str) -> str:
+    """A quantile of what a histogram took up within the rate window."""
+    buckets = rate(shown(family, suffix="_bucket"))
+    return f"histogram_quantile({q:g}, {total(buckets, *labels, 'le')})"
+
+
+def code(family: Family, label: str, values: Sequence[str]) -> str:
+    """The place of the current value among `values`, from 1; 0 if it is none of them."""
+    places = [f'{once(shown(family, _equals(label, value)))} * {n}' for n, value in enumerate(values, 1)]
+    return f"max without ({label}) ({' or '.join(places)})"
+
+
+def _series(name: str, matchers: Sequence[str]) -> str:
+    return f"{name}{{{','.join(matchers)}}}" if matchers else name
+
+
+def _chosen(label: str) -> str:
+    return f'{label}=~"${label}"'
+
+
+def _equals(label: str, value: str) -> str:
+    return f'{label}="{value}"'
+
+
+def _names(labels: Sequence[str]) -> str:
+    return ", ".join(labels)
