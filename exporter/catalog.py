@@ -302,6 +302,7 @@ DROPPED_SERIES: Final = _own(
     "dropped_series_total", "counter", "Series of versions that left the page early for the series budget, or of rollouters beyond 64 in a run", "reason"
 )
 PAGE_SERIES: Final = _own("series", "gauge", "Series of the runs on the last page")
+SERIES_BUDGET: Final = _own("series_budget", "gauge", "Most series of versions that the page has at once; `--series-budget` sets it")
 SCRAPES: Final = _own("scrapes_total", "counter", "Pages served on /metrics")
 SCRAPE_SECONDS: Final = _own("scrape_duration_seconds", "gauge", "Time that answering the last GET /metrics took, waiting for others included")
 RENDER_SECONDS: Final = _own("render_duration_seconds", "gauge", "Time that writing the last page took")
@@ -510,7 +511,6 @@ FAMILY_BY_NAME: Final[dict[str, Family]] = {family.name: family for family in FA
 def metric_family(name: str, statistic: str = "") -> Family:
     """The latest gauge of a metric; of a distribution that of the statistic, or its histogram without one."""
     return FAMILY_BY_NAME[METRIC_BY_NAME[name].family(statistic)]
-
 
 
 VERSIONED: Final[dict[str, Family]] = {

@@ -60,6 +60,7 @@ def ingest_families(ingest: Ingest) -> Iterator[Metric]:
     """How the writer keeps up, and what it could not show."""
     yield metric(catalog.INGEST_QUEUE_BYTES, {(): ingest.queued_bytes})
     yield metric(catalog.JOURNAL_TORN, {(): ingest.journal.torn_frames})
+    yield metric(catalog.SERIES_BUDGET, {(): ingest.config.series_budget})
     dropped: Children = {
         (reason,): ingest.dropped_series[reason] for reason in catalog.DROPPED_SERIES_REASONS
     }

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from exporter import catalog
+from exporter.config import ExporterConfig
 from tests.exporter.conftest import StartedExporter, StartExporter
 from tests.page import check_page
 from tests.wire import Emitter, Scrape, scrape_until
@@ -51,6 +52,7 @@ def test_the_series_on_the_page_are_counted(exporter: StartedExporter) -> None:
         if not name.startswith("process_") and (name not in OWN or name in OF_THE_LEDGER)
     ]
     assert page.value("asyncrl_exporter_series") == len(of_runs)
+    assert page.value("asyncrl_exporter_series_budget") == ExporterConfig().series_budget
     assert page.value("asyncrl_exporter_ingest_queue_bytes") == 0
     later = Scrape(exporter.metrics)
     for name in ("scrape", "render"):
