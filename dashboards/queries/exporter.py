@@ -1,0 +1,105 @@
+"""Queries of the board `exporter`: who speaks, what did not arrive or was refused, how the exporter itself is doing.
+
+What the exporter says of itself is per instance and has no label `run`; all else is of the chosen runs.
+"""
+
+from typing import Final
+
+from dashboards.promql import RATE_WINDOW, increase, once, ratio, selector, shown, total
+from dashboards.query import Query
+from exporter import catalog
+from exporter.catalog import Family
+
+SOURCES: Final = 12
+"""Lines of a panel that has one for each source."""
+
+_SOURCE: Final = "{{run}} {{role}} {{rollouter}}"
+_SILENCE: Final = f"time() - {once(shown(catalog.SOURCE_LAST_SEEN))}"
+_OFFSET: Final = once(shown(catalog.SOURCE_CLOCK_OFFSET))
+_SEALED: Final = total(increase(shown(catalog.VERSIONS_SEALED)), "run")
+_COMPLETE: Final = total(increase(shown(catalog.VERSIONS_SEALED, 'complete="true"')), "run")
+_NO_PUSH: Final = "only with --push"
+_NO_FORWARD: Final = "only with --forward-spans"
+_HEALTHY: Final = "nothing of the kind has happened"
+
+
+def _of_run(what: str, expr: str, legend: str = "{{run}}", optional: str = "") -> Query:
+    return Query(id=f"exporter.{what}", expr=expr, legend=legend, optional=optional)
+
+
+def _events(what: str, family: Family) -> Query:
+    """How often something happened, per run."""
+    return _of_run(what, total(increase(shown(family)), "run"))
+
+
+def _events_by(what: str, family: Family, label: str) -> Query:
+    """The same by reason, and only those that did happen."""
+    happened = f"{total(increase(shown(family)), 'run', label)} > 0"
+    return _of_run(what, happened, f"{{{{run}}}} {{{{{label}}}}}", _HEALTHY)
+
+
+def _own(what: str, expr: str, *labels: str, optional: str = "") -> Query:
+    """Of each exporter itself."""
+    legend = " ".join(["{{instance}}", *(f"{{{{{label}}}}}" for label in labels)])
+    return Query(id=f"exporter.{what}", expr=expr, legend=legend, optional=optional)
+
+
+def _own_gauge(what: str, family: Family, *labels: str, optional: str = "") -> Query:
+    return _own(what, selector(family), *labels, optional=optional)
+
+
+def _own_rate(what: str, family: Family, *labels: str, optional: str = "") -> Query:
+    return _own(what, f"rate({selector(family)}[{RATE_WINDOW}])", *labels, optional=optional)
+
+
+QUERIES: Final = (
+    # Who speaks.
+    _of_run("silence", f"topk({SOURCES}, {_SILENCE})", _SOURCE),
+    _of_run("clock_offset", f"topk({SOURCES}, abs({_OFFSET}))", _SOURCE),
+    Query(id="exporter.source_silence", expr=_SILENCE, kind="instant", format="table"),
+    Query(id="exporter.source_offset", expr=_OFFSET, kind="instant", format="table"),
+    # What did not arrive as it should.
+    _of_run("complete_share", ratio(_COMPLETE, _SEALED)),
+    _events("incomplete", catalog.VERSIONS_INCOMPLETE),
+    _events_by("incomplete_by_reason", catalog.VERSIONS_INCOMPLETE, "reason"),
+    _events("lost", catalog.LOST_RECORDS),
+    _events_by("lost_by_role", catalog.LOST_RECORDS, "role"),
+    _events("late", catalog.LATE_RECORDS),
+    _events_by("late_by_reason", catalog.LATE_RECORDS, "reason"),
+    _events("rejected", catalog.REJECTED_RECORDS),
+    _events_by("rejected_by_reason", catalog.REJECTED_RECORDS, "reason"),
+    _events("nonfinite", catalog.NONFINITE_VALUES),
+    _events_by("nonfinite_by_metric", catalog.NONFINITE_VALUES, "metric"),
+    _events("out_of_range", catalog.OUT_OF_RANGE),
+    _events_by("out_of_range_by_metric", catalog.OUT_OF_RANGE, "metric"),
+    _events_by("dropped_by_sender", catalog.TELEMETRY_DROPPED, "kind"),
+    _events("evicted", catalog.VERSIONS_EVICTED),
+    _events("attempts_inferred", catalog.ATTEMPTS_INFERRED),
+    _of_run("unknown_spans", total(increase(shown(catalog.UNKNOWN_SPANS)), "run"), optional=_HEALTHY),
+    _of_run("stride", once(shown(catalog.WINDOW_STRIDE))),
+    # The exporter itself.
+    Query(id="exporter.build", expr=selector(catalog.BUILD_INFO), legend="{{version}}", kind="instant"),
+    _own_gauge("series", catalog.PAGE_SERIES),
+    _own_gauge("series_budget", catalog.SERIES_BUDGET),
+    _own_rate("dropped_series", catalog.DROPPED_SERIES, "reason"),
+    _own_gauge("scrape_seconds", catalog.SCRAPE_SECONDS),
+    _own_gauge("render_seconds", catalog.RENDER_SECONDS),
+    _own_rate("render_errors", catalog.RENDER_ERRORS),
+    _own_rate("scrapes", catalog.SCRAPES),
+    _own_rate("requests", catalog.OTLP_REQUESTS, "signal", "status"),
+    _own_rate("unattributed", catalog.UNATTRIBUTED_RECORDS, "reason", optional=_HEALTHY),
+    _own_gauge("ingest_queue", catalog.INGEST_QUEUE_BYTES),
+    _own_gauge("journal", catalog.JOURNAL_BYTES),
+    _own_gauge("torn_frames", catalog.JOURNAL_TORN),
+    _own_gauge("connections", catalog.CONNECTIONS, "listener"),
+    _own_rate("connections_ended", catalog.CONNECTIONS_ENDED, "listener", "reason"),
+    _own_rate("refused", catalog.REFUSED_REQUESTS, "listener", "status"),
+    _own_gauge("reload_failed", catalog.WEB_CONFIG_RELOAD_FAILED, "listener"),
+    _own_gauge("push_queue", catalog.PUSH_QUEUE, optional=_NO_PUSH),
+    _own_gauge("push_age", catalog.PUSH_OLDEST_AGE, optional=_NO_PUSH),
+    _own_rate("push_points", catalog.PUSH_POINTS, "outcome", optional=_NO_PUSH),
+    _own_rate("push_dropped", catalog.PUSH_DROPPED, "reason", optional=_NO_PUSH),
+    _own_rate("push_requests", catalog.PUSH_REQUESTS, "status", optional=_NO_PUSH),
+    _own_gauge("forward_buffered", catalog.FORWARD_BUFFERED, optional=_NO_FORWARD),
+    _own_rate("forward_requests", catalog.FORWARD_REQUESTS, "outcome", optional=_NO_FORWARD),
+)
