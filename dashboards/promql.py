@@ -1,10 +1,11 @@
 """The few shapes of PromQL that boards and rules are made of; they take families, never names.
 
-    selector, shown                    which series: all, or those that the variables of a board choose
-    once, rate                         a gauge, a counter; both count a run once although two exporters publish it
-    newest                             a gauge of ours, or what a foreign trainer says of the same
-    total, share, ratio, quantile      sums first, then division; labels that are not named are summed over
-    code                               a one-hot gauge as one number, which value mappings turn into words again
+selector, shown                    which series: all, or those that the variables of a board choose
+once, rate                         a gauge, a counter; both count a run once although two exporters publish it
+newest                             a gauge of ours, or what a foreign trainer says of the same
+by                                 for tables: a series per row, with the labels of its row only
+total, share, ratio, quantile      sums first, then division; labels that are not named are summed over
+code                               a one-hot gauge as one number, which value mappings turn into words again
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,9 @@ REPLICA_LABELS: Final = ("instance", "pod", "node", "replica")
 
 BOARD_LABELS: Final = ("run", "rollouter", "attempt")
 """Labels that are variables of the boards, by the same name."""
+
+REPORTED: Final = "reported_"
+"""What the names of values begin with, after the prefix, that a foreign trainer computed itself."""
 
 RATE_WINDOW: Final = "$__rate_interval"
 """At least four scrapes wide, whatever the scrape interval. Boards only: rules know no variables."""
@@ -33,9 +37,9 @@ def shown(family: Family, *matchers: str, suffix: str = "") -> str:
     return selector(family, *chosen, *matchers, suffix=suffix)
 
 
-def once(selected: str) -> str:
-    """Each series once, however many exporters publish it."""
-    return f"max without ({_names(REPLICA_LABELS)}) ({selected})"
+def once(selected: str, *dropped: str) -> str:
+    """Each series once, however many exporters publish it; the largest where labels are `dropped` besides."""
+    return f"max without ({_names((*REPLICA_LABELS, *dropped))}) ({selected})"
 
 
 def rate(selected: str, window: str = RATE_WINDOW) -> str:
@@ -54,15 +58,25 @@ def reported(family: Family, *of_trainers: Family) -> str:
     texts = []
     for one in (family, *of_trainers):
         window = f"{PREFIX}version_" if "param_version" in one.labels else PREFIX
-        name = f"{window}reported_{one.name.removeprefix(window)}"
+        name = f"{window}{REPORTED}{one.name.removeprefix(window)}"
         chosen = [_chosen(label) for label in BOARD_LABELS if label in one.labels and label != "rollouter"]
-        texts.append(f"max without ({_names((*REPLICA_LABELS, 'source'))}) ({_series(name, chosen)})")
+        texts.append(once(_series(name, chosen), "source"))
     return " or ".join(texts)
+
+
+def is_reported(expr: str) -> bool:
+    """Whether it asks for values that foreign trainers computed."""
+    return REPORTED in expr
 
 
 def newest(family: Family, *matchers: str) -> str:
     """A gauge as the chosen runs have it, or where a foreign trainer reported its own value, that."""
     return f"({once(shown(family, *matchers))} or {reported(family)})"
+
+
+def by(series: str, *labels: str) -> str:
+    """Series that are one per combination of these labels, with no others: what tables can join."""
+    return f"max by ({_names(labels)}) ({series})"
 
 
 def total(series: str, *labels: str) -> str:
@@ -89,8 +103,8 @@ def quantile(q: float, family: Family, *labels: str) -> str:
 
 def code(family: Family, label: str, values: Sequence[str]) -> str:
     """The place of the current value among `values`, from 1; 0 if it is none of them."""
-    places = [f'{once(shown(family, _equals(label, value)))} * {n}' for n, value in enumerate(values, 1)]
-    return f"max without ({label}) ({' or '.join(places)})"
+    places = [f"{shown(family, _equals(label, value))} * {n}" for n, value in enumerate(values, 1)]
+    return once(" or ".join(places), label)
 
 
 def _series(name: str, matchers: Sequence[str]) -> str:

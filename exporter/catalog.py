@@ -178,6 +178,10 @@ def _counter(name: str, help_text: str, *labels: str, board: str = "overview", a
 
 
 RUN_STATUSES: Final = ("running", *schema.END_STATUSES, "lost")
+ROLLOUTER_STATES: Final = schema.ROLLOUTER_STATES
+TRAINER_STATES: Final = schema.TRAINER_STATES
+OUTCOMES: Final = schema.OUTCOMES
+SYNC_PHASES: Final = schema.SYNC_PHASES
 INCOMPLETE_REASONS: Final = ("run_end", "missing_steps", "surplus_steps", "missing_sync", "missing_rollouter", "lost_records", "new_attempt")
 REJECT_REASONS: Final = (
     "malformed",

@@ -1,0 +1,193 @@
+"""What every panel with queries has in common: its options in YAML, and what follows from its family."""
+
+import json
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+from grafana_dashboards.components.panels import PanelsItemBase
+from grafana_foundation_sdk.builders import (
+    bargauge,
+    dashboard,
+    heatmap,
+    prometheus,
+    stat,
+    statetimeline,
+    table,
+    timeseries,
+    xychart,
+)
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models import dashboard as models
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+from dashboards.errors import DashboardError
+from dashboards.promql import REPORTED, is_reported
+from dashboards.queries import QUERIES
+from dashboards.query import Query
+from dashboards.states import STATES, States
+from dashboards.units import PLAIN, grafana_unit
+from exporter.catalog import FAMILY_BY_NAME, PREFIX, Family
+
+Json = dict[str, Any]
+
+PROMETHEUS = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
+"""The data source that the reader of a board chooses; no board knows another."""
+
+Builder = (
+    timeseries.Panel
+    | stat.Panel
+    | table.Panel
+    | heatmap.Panel
+    | statetimeline.Panel
+    | bargauge.Panel
+    | xychart.Panel
+)
+BuilderType = TypeVar(
+    "BuilderType",
+    timeseries.Panel,
+    stat.Panel,
+    table.Panel,
+    heatmap.Panel,
+    statetimeline.Panel,
+    bargauge.Panel,
+    xychart.Panel,
+)
+
+
+class PanelOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of all panels with queries. dashboards/README.md explains them."""
+
+    title: str
+    about: str
+    queries: tuple[str, ...]
+    family: str = ""
+    width: int = 8
+    height: int = 8
+    unit: str = ""
+    decimals: int | None = None
+    min: float | None = None
+    max: float | None = None
+    no_value: str = ""
+    states: str = ""
+    colours: dict[str, str] = {}
+
+    def chosen_queries(self) -> tuple[Query, ...]:
+        missing = [name for name in self.queries if name not in QUERIES]
+        if missing or not self.queries:
+            raise DashboardError(f"panel {self.title!r}: no query {missing}; queries/ has {sorted(QUERIES)}")
+        return tuple(QUERIES[name] for name in self.queries)
+
+    def catalogue_family(self) -> Family | None:
+        if not self.family:
+            return None
+        if self.family not in FAMILY_BY_NAME:
+            raise DashboardError(f"panel {self.title!r}: {self.family!r} is no family of exporter/catalog.py")
+        return FAMILY_BY_NAME[self.family]
+
+    def shown_unit(self) -> str:
+        family = self.catalogue_family()
+        return self.unit or (grafana_unit(family) if family else PLAIN)
+
+    def named_states(self) -> States | None:
+        if not self.states:
+            return None
+        if self.states not in STATES:
+            raise DashboardError(
+                f"panel {self.title!r}: no states {self.states!r}; there are {sorted(STATES)}"
+            )
+        return STATES[self.states]
+
+
+class DataPanel(PanelsItemBase):
+    """A panel that shows queries. Subclasses read their own options and draw."""
+
+    options_type: ClassVar[type[PanelOptions]] = PanelOptions
+
+    def gen_json_from_data(self, data: Json, context: object) -> Json:
+        try:
+            options = msgspec.convert(data, self.options_type)
+        except msgspec.ValidationError as error:
+            raise DashboardError(f"panel {data.get('title', '')!r}: {error}") from error
+        return plain(self.draw(options))
+
+    def draw(self, options: Any) -> Builder:
+        raise NotImplementedError
+
+
+def plain(builder: Any) -> Json:
+    """What a typed builder builds, as JSON."""
+    encoded: Json = json.loads(json.dumps(builder.build(), cls=JSONEncoder))
+    return encoded
+
+
+def filled(builder: BuilderType, options: PanelOptions) -> BuilderType:
+    """The builder with all that every panel has."""
+    family = options.catalogue_family()
+    builder.title(options.title).description(described(options)).datasource(PROMETHEUS)
+    builder.grid_pos(models.GridPos(h=options.height, w=options.width))
+    for query in options.chosen_queries():
+        builder.with_target(target(query))
+    builder.unit(options.shown_unit())
+    # States are shown as their codes, which have another range.
+    low, high = (family.low, family.high) if family and not options.states else (None, None)
+    for bound, given, natural in (("min", options.min, low), ("max", options.max, high)):
+        value = natural if given is None else given
+        if value is not None:
+            getattr(builder, bound)(value)
+    if options.decimals is not None:
+        builder.decimals(options.decimals)
+    if options.no_value:
+        builder.no_value(options.no_value)
+    return builder
+
+
+def described(options: PanelOptions) -> str:
+    """What the family is, what is good or bad about it, and where the numbers come from."""
+    family = options.catalogue_family()
+    parts = [f"{family.help}."] if family else []
+    parts.append(options.about.strip())
+    if family:
+        parts.append(f"Metric: `{family.name}`.")
+    if any(is_reported(query.expr) for query in options.chosen_queries()):
+        parts.append(f"Of a foreign trainer, what it reports itself (`{PREFIX}{REPORTED}...`).")
+    return "\n\n".join(parts)
+
+
+def target(query: Query) -> prometheus.Dataquery:
+    """A query as a target. The letter is given when the board is laid out."""
+    made = (
+        prometheus.Dataquery().expr(query.expr).datasource(PROMETHEUS).format(PromQueryFormat(query.format))
+    )
+    if query.format == "time_series":
+        made.legend_format(query.legend)
+    elif query.format == "heatmap":
+        made.legend_format("{{le}}")
+    return made.instant() if query.kind == "instant" else made.range()
+
+
+def coded(states: States) -> list[models.ValueMapping]:
+    """From the codes of `promql.code` to words and colours."""
+    unknown = models.ValueMappingResult(text="unknown", color="text", index=0)
+    results = {"0": unknown} | {
+        str(code): models.ValueMappingResult(text=value, color=states.colours[value], index=code)
+        for code, value in enumerate(states.values, 1)
+    }
+    return [models.ValueMap(options=results)]
+
+
+def fixed_colour(colour: str) -> models.DynamicConfigValue:
+    return models.DynamicConfigValue(id_val="color", value={"mode": "fixed", "fixedColor": colour})
+
+
+def coloured(builder: BuilderType, options: PanelOptions) -> BuilderType:
+    """Series in the colours of the states that their names end in, and in those of the panel's own."""
+    states = options.named_states()
+    named = dict(states.colours) if states else {}
+    for end, colour in (named | options.colours).items():
+        builder.override_by_regexp(f"/(^|.* ){end}$/", [fixed_colour(colour)])
+    return builder
+
+
+def palette() -> dashboard.FieldColor:
+    """A series keeps its colour when others are hidden."""
+    return dashboard.FieldColor().mode(models.FieldColorModeId.PALETTE_CLASSIC_BY_NAME)

@@ -1,0 +1,102 @@
+"""`table`: a row for each run, version, rollouter or alert, its cells from several queries."""
+
+from typing import Any, ClassVar
+
+import msgspec
+from grafana_foundation_sdk.builders import table
+from grafana_foundation_sdk.models import common as models
+from grafana_foundation_sdk.models import dashboard
+
+from dashboards.components.panel import DataPanel, Json, PanelOptions, coded, filled
+from dashboards.errors import DashboardError
+from dashboards.states import STATES
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The value of a `query`, or a `label` of the row. `link` is where a click leads, `link_title` what it says."""
+
+    title: str
+    query: str = ""
+    label: str = ""
+    unit: str = ""
+    decimals: int | None = None
+    width: int = 0
+    states: str = ""
+    bar: bool = False
+    link: str = ""
+    link_title: str = ""
+
+
+class TableOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The columns from left to right; `sort_by` is the title of one, `descending` by default."""
+
+    columns: tuple[Column, ...]
+    width: int = 24
+    sort_by: str = ""
+    descending: bool = True
+
+
+class Table(DataPanel):
+    """Its queries are instant, in table format, with the labels of a row only: they are joined by those."""
+
+    options_type: ClassVar[type[PanelOptions]] = TableOptions
+
+    def draw(self, options: Any) -> table.Panel:
+        panel = filled(table.Panel(), options)
+        fields = {column.title: _field(column, options) for column in options.columns}
+        steps: list[tuple[str, Json]] = [
+            ("merge", {}),
+            ("filterFieldsByName", {"include": {"names": list(fields.values())}}),
+            (
+                "organize",
+                {
+                    "indexByName": {field: place for place, field in enumerate(fields.values())},
+                    "renameByName": {field: title for title, field in fields.items()},
+                },
+            ),
+        ]
+        for name, step in steps:
+            panel.with_transformation(dashboard.DataTransformerConfig(id_val=name, options=step))
+        if options.sort_by:
+            panel.with_transformation(_sorted(options))
+        for column in options.columns:
+            panel.override_by_name(column.title, _looks(column))
+        return (
+            panel.cell_height(models.TableCellHeight.SM)
+            .align(models.FieldTextAlignment.AUTO)
+            .filterable(False)
+        )
+
+
+def _field(column: Column, options: TableOptions) -> str:
+    """What the joined table calls the column: a label, or `Value` with the letter of its query."""
+    if column.label:
+        return column.label
+    if column.query not in options.queries:
+        raise DashboardError(f"panel {options.title!r}: column {column.title!r} is of no query of the panel")
+    if len(options.queries) == 1:
+        return "Value"
+    return f"Value #{chr(ord('A') + options.queries.index(column.query))}"
+
+
+def _sorted(options: TableOptions) -> dashboard.DataTransformerConfig:
+    by = {"field": options.sort_by, "desc": options.descending}
+    return dashboard.DataTransformerConfig(id_val="sortBy", options={"fields": {}, "sort": [by]})
+
+
+def _looks(column: Column) -> list[dashboard.DynamicConfigValue]:
+    looks: dict[str, object] = {}
+    if column.unit:
+        looks["unit"] = column.unit
+    if column.decimals is not None:
+        looks["decimals"] = column.decimals
+    if column.width:
+        looks["custom.width"] = column.width
+    if column.states:
+        looks["mappings"] = coded(STATES[column.states])
+        looks["custom.cellOptions"] = models.TableColorTextCellOptions()
+    if column.bar:
+        looks["custom.cellOptions"] = models.TableBarGaugeCellOptions(mode=models.BarGaugeDisplayMode.BASIC)
+    if column.link:
+        looks["links"] = [{"title": column.link_title, "url": column.link, "targetBlank": True}]
+    return [dashboard.DynamicConfigValue(id_val=name, value=value) for name, value in looks.items()]

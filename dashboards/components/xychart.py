@@ -1,0 +1,79 @@
+"""`xychart`: a metric by parameter version.
+
+Prometheus has no axis but time, so every version of the time range is asked for at once: an instant query in
+table format whose rows carry the labels run, attempt and param_version. Transformations make the version a
+number, sort by it and part the runs, so that each run is a line.
+"""
+
+from typing import Any, ClassVar
+
+from grafana_foundation_sdk.builders import xychart
+from grafana_foundation_sdk.models import dashboard
+from grafana_foundation_sdk.models import xychart as models
+
+from dashboards.components.legend import legend, tooltip
+from dashboards.components.panel import DataPanel, Json, PanelOptions, filled, palette
+
+X = "param_version"
+LINES = ("run", "attempt")
+NAME = "${__field.labels.run} #${__field.labels.attempt}"
+
+
+class XychartOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`series` names the queries' values when there are several, in their order."""
+
+    series: tuple[str, ...] = ()
+    points: bool = False
+
+
+class Xychart(DataPanel):
+    """A line for each run and attempt, and each query."""
+
+    options_type: ClassVar[type[PanelOptions]] = XychartOptions
+
+    def draw(self, options: Any) -> xychart.Panel:
+        panel = filled(xychart.Panel(), options)
+        values = _values(options)
+        for name, step in _transformations(list(values)):
+            panel.with_transformation(dashboard.DataTransformerConfig(id_val=name, options=step))
+        for field, words in values.items():
+            shown = f"{NAME} {words}".strip()
+            panel.override_by_name(field, [dashboard.DynamicConfigValue(id_val="displayName", value=shown)])
+        version = [
+            ("unit", "none"),
+            ("decimals", 0),
+            ("displayName", "version"),
+            ("min", None),
+            ("max", None),
+        ]
+        panel.override_by_name(X, [dashboard.DynamicConfigValue(id_val=i, value=v) for i, v in version])
+        panel.mapping(models.SeriesMapping.AUTO).series([_by_version()])
+        panel.show(models.XYShowMode.POINTS if options.points else models.XYShowMode.POINTS_AND_LINES)
+        panel.point_size(xychart.XychartFieldConfigPointSize().fixed(4)).line_width(1).fill_opacity(50)
+        return panel.color_scheme(palette()).legend(legend()).tooltip(tooltip())
+
+
+def _values(options: XychartOptions) -> dict[str, str]:
+    """What Grafana calls the value of each query, and what we do."""
+    if len(options.queries) == 1:
+        return {"Value": ""}
+    letters = [chr(ord("A") + n) for n in range(len(options.queries))]
+    return {f"Value #{letter}": words for letter, words in zip(letters, options.series, strict=True)}
+
+
+def _transformations(values: list[str]) -> list[tuple[str, Json]]:
+    return [
+        ("merge", {}),
+        (
+            "convertFieldType",
+            {"conversions": [{"targetField": X, "destinationType": "number"}], "fields": {}},
+        ),
+        ("filterFieldsByName", {"include": {"names": [*LINES, X, *values]}}),
+        ("sortBy", {"fields": {}, "sort": [{"field": X}]}),
+        ("partitionByValues", {"fields": list(LINES), "keepFields": False, "naming": {"asLabels": True}}),
+    ]
+
+
+def _by_version() -> xychart.XYSeriesConfig:
+    version = xychart.MatcherConfig().id("byName").options(X)
+    return xychart.XYSeriesConfig().x(xychart.XychartXYSeriesConfigX().matcher(version))

@@ -1,0 +1,5 @@
+"""Queries of the board versions."""
+
+from dashboards.query import Query
+
+QUERIES: tuple[Query, ...] = ()
