@@ -10,6 +10,8 @@ from collections import Counter, OrderedDict
 from contextlib import suppress
 from typing import Any, Final
 
+BACKLOG: Final = 256
+"""Connections that wait to be accepted."""
 STALLED_SECONDS: Final = 120.0
 """Above every deadline of the server for a quiet connection; what is quiet for longer has unread data in it."""
 
@@ -60,7 +62,7 @@ class Listener(socket.socket):
     connections: Connections
 
     @classmethod
-    def bind_to(cls, host: str, port: int, *, backlog: int, most: int) -> "Listener":
+    def bind_to(cls, host: str, port: int, *, most: int) -> "Listener":
         """Bound and listening: connections wait in the backlog until somebody accepts. Raises OSError."""
         family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = cls(family, kind, protocol)
@@ -68,7 +70,7 @@ class Listener(socket.socket):
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(where)
-            listener.listen(backlog)
+            listener.listen(BACKLOG)
         except OSError:
             listener.close()
             raise

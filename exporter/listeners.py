@@ -14,12 +14,11 @@ from prometheus_client.core import Metric
 
 from exporter import catalog
 from exporter.config import ExporterConfig, split_address
-from exporter.connections import Listener
+from exporter.connections import BACKLOG, Listener
 from exporter.errors import ConfigError
 from exporter.guard import Guard
 from exporter.self_metrics import metric
 
-BACKLOG: Final = 256
 _OTHER_FILES: Final = 128
 """Files beside the connections: the journal, and what is accepted while others are being closed."""
 
@@ -37,9 +36,7 @@ class Entrance:
         guard = open_guard(name, config)
         address = getattr(config, name)
         try:
-            listener = Listener.bind_to(
-                *split_address(name, address), backlog=BACKLOG, most=config.max_connections
-            )
+            listener = Listener.bind_to(*split_address(name, address), most=config.max_connections)
         except OSError as error:
             raise _cannot_listen(name, address, error) from error
         return cls(socket=listener, guard=guard)

@@ -6,18 +6,12 @@
 
 import asyncio
 import signal
-import socket
 import ssl
 import sys
 import time
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, Self, cast
-
-from hypercorn.asyncio import serve
-from hypercorn.config import Config as HypercornConfig
-from hypercorn.config import Sockets
-from hypercorn.typing import Framework
+from typing import Any, NamedTuple, Self
 
 from exporter import receiver as otlp_receiver
 from exporter import scrape_pages
@@ -25,8 +19,9 @@ from exporter.access import Access
 from exporter.config import ExporterConfig
 from exporter.forward import SpanForwarder
 from exporter.guard import RELOAD_SECONDS
+from exporter.http_server import serve
 from exporter.ingest import Ingest
-from exporter.listeners import BACKLOG, Entrance, Listeners
+from exporter.listeners import Listeners
 from exporter.pacing import Paced
 from exporter.publish.push import Pusher
 from exporter.receiver import Receiver
@@ -35,16 +30,9 @@ from exporter.scrape_pages import ScrapePages
 from exporter.self_metrics import SelfMetrics, ingest_families
 from exporter.upstream import UpstreamConfig
 
-_KEEP_ALIVE_SECONDS = 75.0
-"""Also the deadline for the head of a request; longer than a scrape interval of 60 s."""
-_READ_SECONDS = 90
-_LARGEST_HEAD_BYTES = 16 * 1024
-_HANDSHAKE_SECONDS = 10.0
 _SWITCH_SECONDS = 0.0005
 """How long a thread that writes a page may keep the others waiting for Python, which a request does several times
 on its way from thread to thread; the default of 5 ms makes it wait for a whole page."""
-_STOP_SECONDS = 5.0
-"""How long requests in flight may take to finish after a signal."""
 
 
 class Upstreams(NamedTuple):
@@ -91,8 +79,8 @@ async def serve_until_signalled(
         listeners.write_urls(config.endpoints_file)
     try:
         async with asyncio.TaskGroup() as servers:
-            servers.create_task(_serve(otlp_access, listeners.otlp, stop))
-            servers.create_task(_serve(scrape_access, listeners.scrape, stop))
+            for access, entrance in ((otlp_access, listeners.otlp), (scrape_access, listeners.scrape)):
+                servers.create_task(serve(Paced(access), entrance.socket, entrance.guard.tls, stop))
             servers.create_task(_keep_watch(listeners, stop))
     finally:
         otlp_access.close()
@@ -101,11 +89,6 @@ async def serve_until_signalled(
         pages.close()
         for sender in senders:
             sender.close()
-
-
-async def _serve(access: Access, entrance: Entrance, stop: asyncio.Event) -> None:
-    with suppress(asyncio.CancelledError):  # how hypercorn reports that a connection outlasted the grace
-        await serve(cast(Framework, Paced(access)), _Settings(entrance), shutdown_trigger=stop.wait)
 
 
 async def _keep_watch(listeners: Listeners, stop: asyncio.Event) -> None:
@@ -118,36 +101,7 @@ async def _keep_watch(listeners: Listeners, stop: asyncio.Event) -> None:
             await asyncio.wait_for(stop.wait(), RELOAD_SECONDS)
 
 
-class _Settings(HypercornConfig):
-    """hypercorn's settings for a socket and a TLS context that are there already."""
-
-    def __init__(self, entrance: Entrance) -> None:
-        super().__init__()
-        self._entrance = entrance
-        self.backlog = BACKLOG
-        self.loglevel = "WARNING"
-        self.include_server_header = False
-        self.keep_alive_timeout = _KEEP_ALIVE_SECONDS
-        self.read_timeout = _READ_SECONDS
-        self.ssl_handshake_timeout = _HANDSHAKE_SECONDS
-        self.h11_max_incomplete_size = _LARGEST_HEAD_BYTES
-        self.graceful_timeout = _STOP_SECONDS
-
-    @property
-    def ssl_enabled(self) -> bool:
-        return self._entrance.guard.tls is not None
-
-    def create_ssl_context(self) -> ssl.SSLContext | None:
-        return self._entrance.guard.tls
-
-    def create_sockets(self) -> Sockets:
-        sockets: list[socket.socket] = [self._entrance.socket]
-        secure, plain = (sockets, []) if self.ssl_enabled else ([], sockets)
-        return Sockets(secure_sockets=secure, insecure_sockets=plain, quic_sockets=[])
-
-
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    # Python 3.11 reports a connection cancelled at the end of the grace as an error in its callback; a client
-    # that breaks off, or off the rules of TLS, is nothing to report.
-    if not isinstance(context.get("exception"), (asyncio.CancelledError, ssl.SSLError, ConnectionError)):
+    # A client that breaks off, or off the rules of TLS, is nothing to report.
+    if not isinstance(context.get("exception"), (ssl.SSLError, ConnectionError)):
         loop.default_exception_handler(context)

@@ -149,7 +149,8 @@ def test_c94_an_address_open_to_other_machines_needs_credentials_or_insecure(
 
 def test_c94_a_wide_listener_that_asks_nobody_ends_it_with_2(tmp_path: Path) -> None:
     for check in ([], ["--check-config"]):
-        refused = run_exporter("--otlp", "0.0.0.0:0", "--data-dir", str(tmp_path / "data"), *check)
+        wide = ("--listen", "127.0.0.1:0", "--otlp", "0.0.0.0:0")
+        refused = run_exporter(*wide, "--data-dir", str(tmp_path / "data"), *check)
         assert (refused.returncode, refused.stdout) == (2, "")
         assert refused.stderr.startswith("asyncrl exporter: --otlp is open to other machines")
         assert refused.stderr.count("\n") == 1

@@ -5,16 +5,15 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from hypercorn.asyncio import serve
-from hypercorn.config import Config, Sockets
 
 from exporter import pacing
 from exporter.config import ExporterConfig
 from exporter.connections import STALLED_SECONDS, Listener
 from exporter.errors import ConfigError
+from exporter.http_server import serve
 from exporter.listeners import Listeners
 from exporter.pacing import PIECE_BYTES, Paced
 from tests.wire import WATCHDOG_SECONDS
@@ -24,18 +23,10 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 @asynccontextmanager
 async def served(app: App, *, most: int = 16) -> AsyncIterator[Listener]:
-    listener = Listener.bind_to("127.0.0.1", 0, backlog=16, most=most)
-
-    class Settings(Config):
-        graceful_timeout = 0.1
-
-        def create_sockets(self) -> Sockets:
-            return Sockets(secure_sockets=[], insecure_sockets=[listener], quic_sockets=[])
+    listener = Listener.bind_to("127.0.0.1", 0, most=most)
 
     stop = asyncio.Event()
-    settings = Settings()
-    settings.loglevel = "ERROR"
-    server = asyncio.ensure_future(serve(cast(Any, app), settings, shutdown_trigger=stop.wait))
+    server = asyncio.ensure_future(serve(app, listener, None, stop))
     try:
         yield listener
     finally:
@@ -111,6 +102,43 @@ def test_a_connection_in_which_nothing_moves_is_ended() -> None:
                 listener.connections.end_stalled(time.monotonic() + STALLED_SECONDS + 1.0)
                 assert await asyncio.get_running_loop().sock_recv(silent, 1) == b""
                 assert dict(listener.connections.ended) == {"stalled": 1}
+
+    asyncio.run(scenario())
+
+
+def test_clients_that_close_leave_no_connection_behind() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        async with served(answer, most=400) as listener:
+            clients = []
+            for said in 100 * (b"", REQUEST[:9], REQUEST):
+                client = connect(listener)
+                await loop.sock_sendall(client, said)
+                if said == REQUEST:
+                    assert (await loop.sock_recv(client, 1000)).startswith(b"HTTP/1.1 200")
+                clients.append(client)
+            await await_that(lambda: len(listener.connections) == 300)
+            for client in clients:
+                client.close()
+            await await_that(lambda: len(listener.connections) == 0)
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_has_said_all_and_closed_its_half_is_answered() -> None:
+    async def late_answer(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(0.1)
+        await answer(scope, receive, send)
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        async with served(late_answer) as listener:
+            with connect(listener) as client:
+                await loop.sock_sendall(client, REQUEST)
+                client.shutdown(socket.SHUT_WR)
+                assert (await loop.sock_recv(client, 1000)).startswith(b"HTTP/1.1 200")
+                assert await loop.sock_recv(client, 1) == b""
+            await await_that(lambda: len(listener.connections) == 0)
 
     asyncio.run(scenario())
 
