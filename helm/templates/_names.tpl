@@ -1,0 +1,101 @@
+{{/* Names, labels, selectors and addresses: what more than one file has to agree on. */}}
+
+{{/* At most 52 characters: a StatefulSet's hash has to fit behind it into a label of its pods. */}}
+{{- define "asyncrl.fullname" -}}
+{{- $release := contains .Chart.Name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) -}}
+{{- .Values.fullnameOverride | default $release | trunc 52 | trimSuffix "-" -}}
+{{- end }}
+
+{{/* What never changes between versions of the chart: a StatefulSet's selector cannot. Takes (root, component). */}}
+{{- define "asyncrl.selector" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ $root.Chart.Name }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end }}
+
+{{/* Of every object, but of no pod: the version of the chart would roll it. Takes (root, component). */}}
+{{- define "asyncrl.labels" -}}
+{{- $root := index . 0 -}}
+{{ include "asyncrl.selector" . }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* Name, namespace and labels of an object. Takes (root, component, name, optional namespace). */}}
+{{- define "asyncrl.metadata" -}}
+{{- $root := index . 0 -}}
+name: {{ index . 2 }}
+namespace: {{ (gt (len .) 3 | ternary (last .) "") | default $root.Release.Namespace }}
+labels:
+  {{- include "asyncrl.labels" (list $root (index . 1)) | nindent 2 }}
+{{- end }}
+
+{{- define "asyncrl.image" -}}
+{{- $image := .Values.image -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}
+{{- end }}
+{{- end }}
+
+{{- define "asyncrl.serviceAccountName" -}}
+{{- $account := .Values.serviceAccount | default dict -}}
+{{- $account.name | default ($account.create | ternary (include "asyncrl.fullname" .) "default") -}}
+{{- end }}
+
+{{/* The Service that gives each pod an address. */}}
+{{- define "asyncrl.podsService" -}}
+{{ include "asyncrl.fullname" . }}-pods
+{{- end }}
+
+{{/* The Secret of the web config files and the token; empty where there is none. */}}
+{{- define "asyncrl.webConfigSecret" -}}
+{{- $auth := .Values.auth | default dict -}}
+{{- if $auth.existingSecret -}}
+{{ $auth.existingSecret }}
+{{- else if or (not $auth.insecure) (include "asyncrl.tlsSecret" .) -}}
+{{ include "asyncrl.fullname" . }}-web-config
+{{- end }}
+{{- end }}
+
+{{/* The Secret of the certificate; empty without TLS. */}}
+{{- define "asyncrl.tlsSecret" -}}
+{{- $tls := .Values.tls | default dict -}}
+{{- if $tls.existingSecret -}}
+{{ $tls.existingSecret }}
+{{- else if ($tls.certManager).enabled -}}
+{{ include "asyncrl.fullname" . }}-tls
+{{- end }}
+{{- end }}
+
+{{- define "asyncrl.scheme" -}}
+{{ include "asyncrl.tlsSecret" . | empty | ternary "http" "https" }}
+{{- end }}
+
+{{/* Hosts by which all of the release is reached, separated by commas: the Service, or with replicas each pod, as each
+     has to get everything. */}}
+{{- define "asyncrl.hosts" -}}
+{{- $namespace := .Release.Namespace -}}
+{{- $name := include "asyncrl.fullname" . -}}
+{{- if eq (int .Values.replicas) 1 -}}
+{{ $name }}.{{ $namespace }}.svc
+{{- else -}}
+{{- $hosts := list -}}
+{{- range until (int .Values.replicas) -}}
+{{- $hosts = append $hosts (printf "%s-%d.%s-pods.%s.svc" $name . $name $namespace) -}}
+{{- end -}}
+{{ join "," $hosts }}
+{{- end }}
+{{- end }}
+
+{{/* Where to send telemetry, separated by commas: for a sender's list of endpoints. */}}
+{{- define "asyncrl.ingestUrls" -}}
+{{- $urls := list -}}
+{{- range splitList "," (include "asyncrl.hosts" .) -}}
+{{- $urls = append $urls (printf "%s://%s:%d" (include "asyncrl.scheme" $) . (int $.Values.ports.otlp)) -}}
+{{- end -}}
+{{ join "," $urls }}
+{{- end }}
