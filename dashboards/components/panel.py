@@ -70,6 +70,7 @@ class PanelOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     no_value: str = ""
     states: str = ""
     colours: dict[str, str] = {}
+    per_run: bool = False
 
     def chosen_queries(self) -> tuple[Query, ...]:
         missing = [name for name in self.queries if name not in QUERIES]
@@ -138,6 +139,8 @@ def filled(builder: BuilderType, options: PanelOptions) -> BuilderType:
         builder.decimals(options.decimals)
     if options.no_value:
         builder.no_value(options.no_value)
+    if options.per_run:
+        builder.repeat("run").repeat_direction("v")  # "h" would widen it to the whole board
     return builder
 
 

@@ -96,6 +96,7 @@ def _looks(column: Column) -> list[dashboard.DynamicConfigValue]:
         looks["mappings"] = coded(STATES[column.states])
         looks["custom.cellOptions"] = models.TableColorTextCellOptions()
     if column.bar:
+        looks |= {"min": 0, "max": 1}
         looks["custom.cellOptions"] = models.TableBarGaugeCellOptions(mode=models.BarGaugeDisplayMode.BASIC)
     if column.link:
         looks["links"] = [{"title": column.link_title, "url": column.link, "targetBlank": True}]

@@ -5,7 +5,7 @@ What the exporter says of itself is per instance and has no label `run`; all els
 
 from typing import Final
 
-from dashboards.promql import RATE_WINDOW, increase, once, ratio, selector, shown, total
+from dashboards.promql import RATE_WINDOW, by, increase, once, ratio, selector, shown, total
 from dashboards.query import Query
 from exporter import catalog
 from exporter.catalog import Family
@@ -38,6 +38,12 @@ def _events_by(what: str, family: Family, label: str) -> Query:
     return _of_run(what, happened, f"{{{{run}}}} {{{{{label}}}}}", _HEALTHY)
 
 
+def _column(what: str, expr: str) -> Query:
+    """Of a table with a row for each source."""
+    made = by(expr, "run", "role", "rollouter")
+    return Query(id=f"exporter.{what}", expr=made, kind="instant", format="table")
+
+
 def _own(what: str, expr: str, *labels: str, optional: str = "") -> Query:
     """Of each exporter itself."""
     legend = " ".join(["{{instance}}", *(f"{{{{{label}}}}}" for label in labels)])
@@ -56,8 +62,8 @@ QUERIES: Final = (
     # Who speaks.
     _of_run("silence", f"topk({SOURCES}, {_SILENCE})", _SOURCE),
     _of_run("clock_offset", f"topk({SOURCES}, abs({_OFFSET}))", _SOURCE),
-    Query(id="exporter.source_silence", expr=_SILENCE, kind="instant", format="table"),
-    Query(id="exporter.source_offset", expr=_OFFSET, kind="instant", format="table"),
+    _column("source_silence", _SILENCE),
+    _column("source_offset", _OFFSET),
     # What did not arrive as it should.
     _of_run("complete_share", ratio(_COMPLETE, _SEALED)),
     _events("incomplete", catalog.VERSIONS_INCOMPLETE),

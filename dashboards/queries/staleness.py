@@ -8,59 +8,63 @@ from exporter import catalog
 from exporter.catalog import metric_family
 
 _OUTCOMES: Final = rate(shown(catalog.SAMPLES))
-_NOT_TRAINED: Final = rate(shown(catalog.SAMPLES, 'outcome=~"dropped_.*|failed"'))
+_THROWN_AWAY: Final = rate(shown(catalog.SAMPLES, 'outcome=~"dropped_.+|failed"'))
 _QUEUED: Final = once(shown(catalog.SAMPLES_QUEUED))
 _IN_FLIGHT: Final = once(shown(catalog.SAMPLES_IN_FLIGHT))
-_RATIOS: Final = shown(metric_family("importance_ratio"), suffix="_bucket")
+_CAPACITY: Final = once(shown(catalog.QUEUE_CAPACITY))
 
 
-def _ranges(**expressions: str) -> tuple[Query, ...]:
-    return tuple(Query(id=f"staleness.{what}", expr=expr) for what, expr in expressions.items())
+def _line(what: str, expr: str, words: str = "") -> Query:
+    """One series for each run; `words` say what it is of the run."""
+    return Query(id=f"staleness.{what}", expr=expr, legend=f"{{{{run}}}} {words}".strip())
 
 
-def _statistics(metric: str, *statistics: str) -> tuple[Query, ...]:
-    """The latest gauges of a distribution."""
-    return _ranges(
-        **{f"{metric}_{statistic}": newest(metric_family(metric, statistic)) for statistic in statistics}
+def _distribution(metric: str, *statistics: str) -> tuple[Query, ...]:
+    """The latest gauges of a distribution, and its 95th percentile."""
+    p95 = quantile(0.95, metric_family(metric), "run")
+    return (
+        *(_line(f"{metric}_{each}", newest(metric_family(metric, each)), each) for each in statistics),
+        _line(f"{metric}_p95", p95, "p95"),
     )
 
 
-def _buckets(metric: str) -> Query:
-    """Of each bucket of a histogram, what falls into it or below per second."""
+def _spread(metric: str) -> Query:
+    """How much falls into each bucket of a histogram, or below it, per second."""
     buckets = rate(shown(metric_family(metric), suffix="_bucket"))
-    return Query(
-        id=f"staleness.{metric}_spread", expr=total(buckets, "le"), legend="{{le}}", format="heatmap"
-    )
+    return Query(id=f"staleness.{metric}_spread", expr=total(buckets, "le"), format="heatmap")
 
 
 QUERIES: Final = (
-    *_statistics("staleness", "mean", "max", "std"),
-    *_statistics("update_lag", "mean", "max"),
-    *_statistics("response_span", "mean", "max"),
-    *_statistics("queue_wait", "mean", "max"),
-    *_statistics("importance_ratio", "mean", "min", "max", "std"),
-    _buckets("staleness"),
-    _buckets("importance_ratio"),
-    *_ranges(
-        limit=once(shown(catalog.STALENESS_LIMIT)),
-        queue_wait_p95=quantile(0.95, metric_family("queue_wait"), "run"),
-        queued=_QUEUED,
-        in_flight=_IN_FLIGHT,
-        queue_capacity=once(shown(catalog.QUEUE_CAPACITY)),
-        queue_fill=ratio(f"({_QUEUED} + {_IN_FLIGHT})", once(shown(catalog.QUEUE_CAPACITY))),
-        oldest_age=once(shown(catalog.QUEUE_OLDEST_AGE)),
-        budget_used=once(shown(catalog.BUDGET_USED)),
-        budget_limit=once(shown(catalog.BUDGET_LIMIT)),
-        fed=rate(shown(catalog.SAMPLES_FED)),
-        generated=rate(shown(catalog.SAMPLES_GENERATED)),
-        trained=rate(shown(catalog.SAMPLES, 'outcome="trained"')),
-        lost_share=ratio(total(_NOT_TRAINED, "run"), total(_OUTCOMES, "run")),
-        reissued=rate(shown(catalog.SAMPLES_REISSUED)),
-        duplicates=rate(shown(catalog.DUPLICATE_RESULTS)),
-        clip_ratio=newest(metric_family("clip_ratio")),
-        kl_behaviour=newest(metric_family("kl_behaviour")),
-        effective_sample_size=newest(metric_family("effective_sample_size_ratio")),
-    ),
-    Query(id="staleness.not_trained", expr=_NOT_TRAINED, legend="{{run}} {{outcome}}"),
+    # How old.
+    *_distribution("staleness", "mean", "max"),
+    *_distribution("update_lag", "mean", "max"),
+    *_distribution("response_span", "mean", "max"),
+    *_distribution("queue_wait", "mean", "max"),
+    _spread("staleness"),
+    _line("limit", once(shown(catalog.STALENESS_LIMIT)), "limit"),
+    # What waits.
+    _line("queued", _QUEUED, "queued"),
+    _line("in_flight", _IN_FLIGHT, "in flight"),
+    _line("queue_capacity", _CAPACITY, "capacity"),
+    _line("queue_fill", ratio(f"({_QUEUED} + {_IN_FLIGHT})", _CAPACITY)),
+    _line("oldest_age", once(shown(catalog.QUEUE_OLDEST_AGE)), "oldest"),
+    _line("budget_used", once(shown(catalog.BUDGET_USED)), "used"),
+    _line("budget_limit", once(shown(catalog.BUDGET_LIMIT)), "limit"),
+    # What became of the samples.
+    _line("fed", total(rate(shown(catalog.SAMPLES_FED)), "run"), "fed"),
+    _line("generated", total(rate(shown(catalog.SAMPLES_GENERATED)), "run"), "generated"),
+    _line("trained", total(rate(shown(catalog.SAMPLES, 'outcome="trained"')), "run"), "trained"),
     Query(id="staleness.outcome_share", expr=share(_OUTCOMES, "outcome", "run"), legend="{{outcome}}"),
+    Query(
+        id="staleness.thrown_away", expr=total(_THROWN_AWAY, "run", "outcome"), legend="{{run}} {{outcome}}"
+    ),
+    _line("thrown_away_share", ratio(total(_THROWN_AWAY, "run"), total(_OUTCOMES, "run"))),
+    _line("reissued", total(rate(shown(catalog.SAMPLES_REISSUED)), "run"), "issued again"),
+    _line("duplicates", total(rate(shown(catalog.DUPLICATE_RESULTS)), "run"), "duplicate results"),
+    # Is it still on policy.
+    *_distribution("importance_ratio", "mean", "min", "max", "std"),
+    _spread("importance_ratio"),
+    _line("clip_ratio", newest(metric_family("clip_ratio"))),
+    _line("kl_behaviour", newest(metric_family("kl_behaviour"))),
+    _line("effective_sample_size", newest(metric_family("effective_sample_size_ratio"))),
 )

@@ -16,8 +16,9 @@ _SYNC_SECONDS: Final = total(rate(shown(catalog.SYNC_PHASE_SECONDS)), "run", "ph
 _SYNCS: Final = rate(shown(metric_family("weight_sync"), suffix="_count"))
 
 
-def _ranges(**expressions: str) -> tuple[Query, ...]:
-    return tuple(Query(id=f"trainer.{what}", expr=expr) for what, expr in expressions.items())
+def _line(what: str, expr: str, words: str = "") -> Query:
+    """One series for each run; `words` say what it is of the run."""
+    return Query(id=f"trainer.{what}", expr=expr, legend=f"{{{{run}}}} {words}".strip())
 
 
 def _gpu(what: str, expr: str) -> Query:
@@ -30,26 +31,28 @@ def _of_gpu(family: Family) -> str:
 
 
 QUERIES: Final = (
-    *_ranges(
-        idle=newest(catalog.TRAINER_IDLE),
-        wait=newest(catalog.TRAINER_WAIT),
-        active_seconds=newest(catalog.TRAINER_ACTIVE),
-        version_seconds=newest(catalog.TRAINER_VERSION),
-        step_mean=newest(metric_family("step", "mean")),
-        step_max=newest(metric_family("step", "max")),
-        step_p50=quantile(0.5, metric_family("step"), "run"),
-        step_p95=quantile(0.95, metric_family("step"), "run"),
-        steps=rate(shown(catalog.TRAIN_STEPS)),
-        tokens_trained=total(rate(shown(catalog.TOKENS, 'kind="trained"')), "run"),
-        tokens_in_step=newest(metric_family("tokens_per_second")),
-        grad_norm=newest(metric_family("grad_norm")),
-        learning_rate=newest(metric_family("learning_rate")),
-        memory=newest(metric_family("gpu_memory_allocated_bytes")),
-        mfu=newest(metric_family("mfu_ratio")),
-        sync_mean=newest(metric_family("weight_sync", "mean")),
-        sync_max=newest(metric_family("weight_sync", "max")),
-        sync_p95=quantile(0.95, metric_family("weight_sync"), "run"),
-    ),
+    # Its time.
+    _line("idle", newest(catalog.TRAINER_IDLE), "idle"),
+    _line("wait", newest(catalog.TRAINER_WAIT), "waits for samples"),
+    _line("active_seconds", newest(catalog.TRAINER_ACTIVE), "assembling and training"),
+    _line("version_seconds", newest(catalog.TRAINER_VERSION), "whole version"),
+    # Its speed.
+    _line("step_mean", newest(metric_family("step", "mean")), "mean"),
+    _line("step_max", newest(metric_family("step", "max")), "max"),
+    _line("step_p50", quantile(0.5, metric_family("step"), "run"), "p50"),
+    _line("step_p95", quantile(0.95, metric_family("step"), "run"), "p95"),
+    _line("steps", total(rate(shown(catalog.TRAIN_STEPS)), "run")),
+    _line("tokens_trained", total(rate(shown(catalog.TOKENS, 'kind="trained"')), "run"), "all the time"),
+    _line("tokens_in_step", newest(metric_family("tokens_per_second")), "while it trains"),
+    _line("mfu", newest(metric_family("mfu_ratio"))),
+    _line("memory", newest(metric_family("gpu_memory_allocated_bytes"))),
+    # Its updates.
+    _line("grad_norm", newest(metric_family("grad_norm"))),
+    _line("learning_rate", newest(metric_family("learning_rate"))),
+    # The way of the weights.
+    _line("sync_mean", newest(metric_family("weight_sync", "mean")), "mean"),
+    _line("sync_max", newest(metric_family("weight_sync", "max")), "max"),
+    _line("sync_p95", quantile(0.95, metric_family("weight_sync"), "run"), "p95"),
     Query(id="trainer.state", expr=code(catalog.TRAINER_STATE, "state", catalog.TRAINER_STATES)),
     Query(
         id="trainer.time_by_state",
