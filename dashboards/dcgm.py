@@ -22,6 +22,12 @@ MEMORY_FREE: Final = _field("DEV_FB_FREE", "GPU memory that is free, MiB")
 TEMPERATURE: Final = _field("DEV_GPU_TEMP", "Temperature of the GPU, degrees Celsius")
 POWER: Final = _field("DEV_POWER_USAGE", "Power that the GPU draws, watts")
 XID: Final = _field("DEV_XID_ERRORS", "Code of the last XID error; it is never set back to 0")
-TENSOR_ACTIVE: Final = _field("PROF_PIPE_TENSOR_ACTIVE", "Share of cycles in which the tensor cores worked, 0..1")
-POWER_THROTTLED: Final = _field("DEV_POWER_VIOLATION", "Time the clock was held back for power, ns", "counter")
-HEAT_THROTTLED: Final = _field("DEV_THERMAL_VIOLATION", "Time the clock was held back for heat, ns", "counter")
+TENSOR_ACTIVE: Final = _field(
+    "PROF_PIPE_TENSOR_ACTIVE", "Share of cycles in which the tensor cores worked, 0..1"
+)
+POWER_THROTTLED: Final = _field(
+    "DEV_POWER_VIOLATION", "Time the clock was held back for power, ns", "counter"
+)
+HEAT_THROTTLED: Final = _field(
+    "DEV_THERMAL_VIOLATION", "Time the clock was held back for heat, ns", "counter"
+)
