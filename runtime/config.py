@@ -166,7 +166,7 @@ class Resources:
     trainer_node: str = ""
     """Custom resource of the nodes that trainer and sample queue may live on, e.g. `asyncrl_trainer`; empty: any."""
     rollouter_node: str = ""
-    """Custom resource of the nodes that rollouters may live on; empty: any."""
+    """Custom resource of which each rollouter takes one: a node has as many as may live there; empty: any node."""
 
     def __post_init__(self) -> None:
         for key in ("trainer_gpus", "rollouter_gpus"):

@@ -5,7 +5,7 @@ An actor that is dead or does not answer is not waited for; in the end all of th
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from textwrap import shorten
 from typing import Any, NoReturn, TypeVar
@@ -28,8 +28,8 @@ from runtime.trainer import Trainer
 T = TypeVar("T")
 
 _HEARTBEAT_SECONDS = 1.0
-_NODE_SHARE = 0.001
-"""Of the custom resource that marks a node: it says where an actor may live, and is not to be used up."""
+_PLACE = 0.001
+"""That trainer and queue each take of `resources.trainer_node`: it says where they live, and is not to be used up."""
 _SILENCE_SECONDS = 25.0
 """Once version 0 is out, an actor whose loop does not answer for so long counts as failed."""
 _STOP_SECONDS = 8.0
@@ -46,14 +46,14 @@ class Crew:
     def __init__(self, config: RunConfig) -> None:
         resources = config.resources
         self._config = config
-        self._queue: Any = _actor(SampleQueue, 0.0, resources.trainer_node).remote(config)
+        self._queue: Any = _actor(SampleQueue, 0.0, {resources.trainer_node: _PLACE}).remote(config)
         self._rollouters: dict[str, Any] = {
-            str(slot): _actor(Rollouter, resources.rollouter_gpus, resources.rollouter_node).remote(
+            str(slot): _actor(Rollouter, resources.rollouter_gpus, {resources.rollouter_node: 1}).remote(
                 config, str(slot), self._queue
             )
             for slot in range(config.rollouters)
         }
-        self._trainer: Any = _actor(Trainer, resources.trainer_gpus, resources.trainer_node).remote(
+        self._trainer: Any = _actor(Trainer, resources.trainer_gpus, {resources.trainer_node: _PLACE}).remote(
             config, self._queue, self._rollouters
         )
         self._version = 0
@@ -140,8 +140,8 @@ class Crew:
         return Statuses(trainer, queue, rollouters)
 
 
-def _actor(role: type, gpus: float, node: str) -> Any:
-    place = {node: _NODE_SHARE} if node else {}
+def _actor(role: type, gpus: float, takes: Mapping[str, float]) -> Any:
+    place = {name: amount for name, amount in takes.items() if name}
     # An actor that died has lost its state: a restarted one would only hide that.
     return ray.remote(role).options(num_cpus=0, num_gpus=gpus, resources=place, max_restarts=0)
 
