@@ -10,11 +10,10 @@ from grafana_dashboards.components.templates import Templates
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models.dashboard import DashboardCursorSync
 
-from dashboards.components.panel import Json, plain
+from dashboards.components.panel import UID_PREFIX, Json, plain
 from dashboards.layout import laid_out
 
 TAG: Final = "asyncrl"
-UID_PREFIX: Final = "asyncrl-"
 TIME_RANGE: Final = ("now-3h", "now")
 REFRESH: Final = "30s"
 

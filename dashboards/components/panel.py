@@ -1,7 +1,7 @@
 """What every panel with queries has in common: its options in YAML, and what follows from its family."""
 
 import json
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 from grafana_dashboards.components.panels import PanelsItemBase
@@ -25,6 +25,7 @@ from dashboards.promql import REPORTED, is_reported
 from dashboards.queries import QUERIES
 from dashboards.query import Query
 from dashboards.states import STATES, States
+from dashboards.thresholds import THRESHOLDS
 from dashboards.units import PLAIN, grafana_unit
 from exporter.catalog import FAMILY_BY_NAME, PREFIX, Family
 
@@ -32,6 +33,9 @@ Json = dict[str, Any]
 
 PROMETHEUS = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
 """The data source that the reader of a board chooses; no board knows another."""
+
+UID_PREFIX: Final = "asyncrl-"
+"""Of the boards' uids: how links and alerts name a board."""
 
 Builder = (
     timeseries.Panel
@@ -71,6 +75,9 @@ class PanelOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     states: str = ""
     colours: dict[str, str] = {}
     per_run: bool = False
+    above: str = ""
+    below: str = ""
+    details: str = ""
 
     def chosen_queries(self) -> tuple[Query, ...]:
         missing = [name for name in self.queries if name not in QUERIES]
@@ -139,6 +146,10 @@ def filled(builder: BuilderType, options: PanelOptions) -> BuilderType:
         builder.decimals(options.decimals)
     if options.no_value:
         builder.no_value(options.no_value)
+    if options.details:
+        builder.links([board_link(options.details)])
+    if options.above or options.below:
+        builder.thresholds(limits(options))
     if options.per_run:
         builder.repeat("run").repeat_direction("v")  # "h" would widen it to the whole board
     return builder
@@ -154,6 +165,32 @@ def described(options: PanelOptions) -> str:
     if any(is_reported(query.expr) for query in options.chosen_queries()):
         parts.append(f"Of a foreign trainer, what it reports itself (`{PREFIX}{REPORTED}...`).")
     return "\n\n".join(parts)
+
+
+def limits(options: PanelOptions) -> dashboard.ThresholdsConfig:
+    """Red above one threshold of the alerts, below another, or both."""
+    good = models.Threshold(value=None, color="green")
+    steps = [good]
+    if options.below:
+        steps = [
+            models.Threshold(value=None, color="red"),
+            models.Threshold(value=_number(options.below), color="green"),
+        ]
+    if options.above:
+        steps.append(models.Threshold(value=_number(options.above), color="red"))
+    return dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps)
+
+
+def _number(name: str) -> float:
+    if name not in THRESHOLDS:
+        raise DashboardError(f"no threshold {name!r}; thresholds.py has {sorted(THRESHOLDS)}")
+    return THRESHOLDS[name].number()
+
+
+def board_link(name: str) -> dashboard.DashboardLink:
+    """To another board, with the runs and the time range that are chosen here."""
+    url = f"/d/{UID_PREFIX}{name}?${{datasource:queryparam}}&${{run:queryparam}}&${{__url_time_range}}"
+    return dashboard.DashboardLink(f"Board {name}").type(models.DashboardLinkType.LINK).url(url)
 
 
 def target(query: Query) -> prometheus.Dataquery:
@@ -185,10 +222,15 @@ def fixed_colour(colour: str) -> models.DynamicConfigValue:
 def coloured(builder: BuilderType, options: PanelOptions) -> BuilderType:
     """Series in the colours of the states that their names end in, and in those of the panel's own."""
     states = options.named_states()
-    named = dict(states.colours) if states else {}
-    for end, colour in (named | options.colours).items():
-        builder.override_by_regexp(f"/(^|.* ){end}$/", [fixed_colour(colour)])
+    of_states = dict(states.colours) if states else {}
+    for end, colour in (of_states | options.colours).items():
+        builder.override_by_regexp(named(end), [fixed_colour(colour)])
     return builder
+
+
+def named(end: str) -> str:
+    """Matches series by the last words of their names."""
+    return f"/(^|.* ){end}$/"
 
 
 def palette() -> dashboard.FieldColor:

@@ -4,22 +4,27 @@ from typing import Any, ClassVar
 
 from grafana_foundation_sdk.builders import common, timeseries
 from grafana_foundation_sdk.models import common as models
+from grafana_foundation_sdk.models.dashboard import DynamicConfigValue
 
 from dashboards.components.legend import legend, tooltip
-from dashboards.components.panel import DataPanel, PanelOptions, coloured, filled, palette
+from dashboards.components.panel import DataPanel, PanelOptions, coloured, filled, named, palette
 
 FILL_OPACITY = 10
 STACKED_FILL_OPACITY = 70
+DASHES = DynamicConfigValue(id_val="custom.lineStyle", value={"fill": "dash", "dash": [8, 8]})
+NO_AREA = DynamicConfigValue(id_val="custom.fillOpacity", value=0)
 
 
 class TimeseriesOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`stack: true` adds the series up, `logarithmic: true` is for what spans decades, `steps: true` for counts
-    that hold until they change, `calcs` makes the legend a table."""
+    that hold until they change, `dashed` for limits, by the end of a series' name; `calcs` makes the legend a
+    table."""
 
     stack: bool = False
     logarithmic: bool = False
     steps: bool = False
     bars: bool = False
+    dashed: tuple[str, ...] = ()
     calcs: tuple[str, ...] = ()
 
 
@@ -38,6 +43,12 @@ class Timeseries(DataPanel):
         )
         panel.line_interpolation(interpolation).line_width(0 if options.stack else 2)
         panel.fill_opacity(STACKED_FILL_OPACITY if options.stack or options.bars else FILL_OPACITY)
+        if options.above or options.below:
+            panel.thresholds_style(
+                common.GraphThresholdsStyleConfig().mode(models.GraphThresholdsStyleMode.DASHED)
+            )
+        for end in options.dashed:
+            panel.override_by_regexp(named(end), [DASHES, NO_AREA])
         if options.stack:
             panel.stacking(common.StackingConfig().mode(models.StackingMode.NORMAL).group("A"))
         if options.logarithmic:
