@@ -34,6 +34,9 @@ class Part(NamedTuple):
 _BLOCK_PARTS: Final = 64
 """Few pieces to put a page together from, and few parts to go through again when a block loses its first."""
 
+_MOST_REPORTED: Final = 100
+"""Failures that the log tells apart, each of which is said once."""
+
 Lines = dict[str, bytes]
 """By name of the family."""
 
@@ -73,6 +76,7 @@ class PageWriter:
         """HELP and TYPE of the families of parts."""
         self._failed = False
         self._reported: set[str] = set()
+        """Lines of the log."""
 
     def write(self, families: Iterable[Metric], parts: Iterable[Part]) -> tuple[list[bytes], bool]:
         """The page in pieces, and whether all could be read and written. No family is in both arguments."""
@@ -139,19 +143,23 @@ class PageWriter:
             return b""
 
     def _read(self, source: Iterable[Readable]) -> Iterator[Readable]:
-        """What the source has, up to where it fails."""
+        """What the source has, up to where it fails. A group of errors is of what it has left out itself."""
         try:
             yield from source
+        except ExceptionGroup as group:
+            for error in group.exceptions:
+                self._fail("a part", error)
         except Exception as error:  # as above
             self._fail("what comes next", error)
 
-    def _fail(self, name: str, error: Exception) -> None:
+    def _fail(self, what: str, error: Exception) -> None:
         self._failed = True
         self._self_metrics.render_errors += 1
-        if name not in self._reported:
-            self._reported.add(name)
-            # cut short: prometheus_client appends the whole family to the error's arguments
-            _LOG.error("%s is left out of the page: %.200r", name, error)
+        # cut short: prometheus_client appends the whole family to the error's arguments
+        line = f"{what} is left out of the page: {error!r:.200}"
+        if line not in self._reported and len(self._reported) < _MOST_REPORTED:
+            self._reported.add(line)
+            _LOG.error("%s", line)
 
 
 def _joined(block: list[Lines]) -> Lines:

@@ -5,7 +5,7 @@ once, `families` all else.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -19,7 +19,7 @@ from exporter.publish.version_gauges import (
     Gauge,
     annex_gauges,
     reported_gauges,
-    sealed_gauges,
+    sealed_parts,
     version_gauges,
 )
 from exporter.snapshot import RunSnapshot, Snapshot
@@ -29,21 +29,28 @@ Children = dict[tuple[str, ...], float]
 
 
 def families(snapshot: Snapshot, now: float) -> Iterator[Metric]:
-    """Every family that has a sample, but those of the version window. `now` is unix seconds."""
-    yield from _gauges(snapshot, time.monotonic())
+    """Every family that has a sample, but those of the version window. `now` is unix seconds. What cannot be read,
+    as of a journal that another version wrote, is left out, and raised when all else has been given."""
+    failures: list[Exception] = []
+    for source in _sources(snapshot, failures):
+        try:
+            yield from source
+        except Exception as error:  # whatever it is
+            failures.append(error)
+    if failures:
+        raise ExceptionGroup("left out of the page", failures)
+
+
+def _sources(snapshot: Snapshot, failures: list[Exception]) -> Iterator[Iterator[Metric]]:
+    """Generators, so that one that fails ends itself only. The gauges, of which a family has samples of many runs,
+    append to `failures` what fails of one run."""
+    yield _gauges(snapshot, time.monotonic(), failures)
     for family in catalog.FAMILIES:
         if family.kind == "counter":
-            children = {
-                (run.name, *labels): value
-                for run in snapshot.runs.values()
-                for labels, value in run.counters.get(family.name, {}).items()
-            }
-            if family is catalog.UNATTRIBUTED_RECORDS:
-                children = {(reason,): float(count) for reason, count in snapshot.unattributed.items()}
-            yield from _counter(family, children)
+            yield _counter(family, snapshot)
     for metric in catalog.METRICS:
         if metric.statistic == "distribution":
-            yield from _histogram(metric, snapshot.runs.values())
+            yield _histogram(metric, snapshot.runs.values())
 
 
 def versions(snapshot: Snapshot) -> Iterator[Part]:
@@ -70,10 +77,14 @@ def _version_families(items: tuple[SealedWindow | Annex, ...]) -> Iterator[Metri
     yield from _gauge_families(gathered)
 
 
-def _gauges(snapshot: Snapshot, monotonic: float) -> Iterator[Metric]:
+def _gauges(snapshot: Snapshot, monotonic: float, failures: list[Exception]) -> Iterator[Metric]:
     gathered: dict[str, tuple[Family, Children]] = {}
     for run in snapshot.runs.values():
-        _gather(gathered, run.name, _run_gauges(run, monotonic))
+        for gauges in _run_gauges(run, monotonic):
+            try:
+                _gather(gathered, run.name, gauges)
+            except Exception as error:
+                failures.append(error)
     gathered[catalog.JOURNAL_BYTES.name] = (catalog.JOURNAL_BYTES, {(): float(snapshot.journal_bytes)})
     yield from _gauge_families(gathered)
 
@@ -91,27 +102,36 @@ def _gauge_families(gathered: dict[str, tuple[Family, Children]]) -> Iterator[Me
         yield metric
 
 
-def _run_gauges(run: RunSnapshot, monotonic: float) -> Iterator[Gauge]:
-    yield from _identity_gauges(run)
+def _run_gauges(run: RunSnapshot, monotonic: float) -> Iterator[Iterator[Gauge]]:
+    """Generators again."""
+    yield _identity_gauges(run)
+    yield _timestamp_gauges(run)
+    yield _live_gauges(run, monotonic)
+    yield _source_gauges(run)
+    if run.latest is not None:
+        yield from sealed_parts(run.latest)
+        for annex in run.annexes.get((run.latest.attempt, run.latest.version), {}).values():
+            yield reported_gauges(annex.reported)
+
+
+def _timestamp_gauges(run: RunSnapshot) -> Iterator[Gauge]:
     for name, stamp in run.timestamps.items():
         yield catalog.FAMILY_BY_NAME[name], (), stamp
+
+
+def _live_gauges(run: RunSnapshot, monotonic: float) -> Iterator[Gauge]:
     for (name, labels), gauge in run.live.items():
         if gauge.alive(monotonic):
             yield catalog.FAMILY_BY_NAME[name], labels, gauge.value
     if run.account is not None:
         yield catalog.SAMPLES_IN_FLIGHT, (), run.account[0]
         yield catalog.SAMPLES_QUEUED, (), run.account[1]
+
+
+def _source_gauges(run: RunSnapshot) -> Iterator[Gauge]:
     for source in run.sources:
         yield catalog.SOURCE_LAST_SEEN, (source.role, source.rollouter), source.last_seen
         yield catalog.SOURCE_CLOCK_OFFSET, (source.role, source.rollouter), source.clock_offset
-    yield from _latest(run)
-
-
-def _latest(run: RunSnapshot) -> Iterator[Gauge]:
-    if run.latest is not None:
-        yield from sealed_gauges(run.latest)
-        for annex in run.annexes.get((run.latest.attempt, run.latest.version), {}).values():
-            yield from reported_gauges(annex.reported)
 
 
 def _identity_gauges(run: RunSnapshot) -> Iterator[Gauge]:
@@ -130,7 +150,14 @@ def _identity_gauges(run: RunSnapshot) -> Iterator[Gauge]:
             yield family, (), value
 
 
-def _counter(family: Family, children: Mapping[tuple[str, ...], float]) -> Iterator[Metric]:
+def _counter(family: Family, snapshot: Snapshot) -> Iterator[Metric]:
+    children = {
+        (run.name, *labels): value
+        for run in snapshot.runs.values()
+        for labels, value in run.counters.get(family.name, {}).items()
+    }
+    if family is catalog.UNATTRIBUTED_RECORDS:
+        children = {(reason,): float(count) for reason, count in snapshot.unattributed.items()}
     if children:
         metric = CounterMetricFamily(family.name, family.help, labels=family.labels)
         for labels, value in children.items():

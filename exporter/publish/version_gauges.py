@@ -1,6 +1,7 @@
 """The gauges of one sealed version, and of its annexes: what the latest page and the version window both show."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 from exporter import catalog
 from exporter.attributes import NS
@@ -33,14 +34,24 @@ def merged(clocked: list[Clocked]) -> Clocked:
     )
 
 
+def sealed_parts(sealed: SealedWindow) -> Iterator[Iterator[Gauge]]:
+    """What the latest gauges show of a version, in generators: one that fails ends itself only. A value that the
+    version has not is not there."""
+    yield _trainer_gauges(sealed.trainer)
+    yield _rollouter_gauges(sealed.rollouters)
+    yield _value_gauges(sealed.values)
+    yield _user_gauges(sealed.values)
+    yield reported_gauges(sealed.reported)
+
+
 def sealed_gauges(sealed: SealedWindow) -> Iterator[Gauge]:
-    """What the latest gauges show of a version; a value it has not is not there."""
-    yield from _trainer_gauges(sealed.trainer)
-    yield from _rollouter_gauges(sealed.rollouters)
-    yield from _value_gauges(sealed.values)
-    for name, value in sealed.values.user.items():
+    """All of them."""
+    return chain.from_iterable(sealed_parts(sealed))
+
+
+def _user_gauges(values: Scope) -> Iterator[Gauge]:
+    for name, value in values.user.items():
         yield catalog.unknown_family(name, "A metric of the sender's own"), (), value
-    yield from reported_gauges(sealed.reported)
 
 
 def reported_gauges(reported: dict[str, dict[str, float]]) -> Iterator[Gauge]:

@@ -3,9 +3,11 @@
 import asyncio
 import gzip
 import logging
+import sqlite3
 import threading
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 
@@ -14,7 +16,11 @@ from exporter.exposition import Exposition
 from exporter.negotiation import OPENMETRICS, TEXT, Format
 from exporter.scrape_log import ScrapeLog
 from exporter.self_metrics import SelfMetrics
+from exporter.state import SealedWindow, State
+from runtime.telemetry.schema import BUCKETS
+from tests.exporter.conftest import StartExporter
 from tests.page import check_page
+from tests.wire import Emitter, Scrape
 
 
 def good(name: str) -> GaugeMetricFamily:
@@ -66,6 +72,48 @@ def test_c35_nothing_readable_is_no_page_at_all() -> None:
 
     with pytest.raises(PageUnavailable):
         write(Exposition(families, SelfMetrics(ScrapeLog())))
+
+
+def test_what_a_journal_says_of_metrics_unknown_here_costs_the_page_nothing_else(
+    start_exporter: StartExporter,
+) -> None:
+    """As after a downgrade: run `old` has a value, a timestamp and a histogram that this version cannot place."""
+    exporter = start_exporter()
+    reward = {"asyncrl.buckets.reward": [1] + [0] * len(BUCKETS["reward"])}
+    for run in ("old", "new"):
+        trainer = Emitter(exporter.otlp, run=run)
+        step = trainer.train_step(
+            1, 1, values={"policy_loss": 2.5, "reward": [1, -9.0, -9.0, -9.0, 0.0]}, attributes=reward
+        )
+        assert trainer.post(step, trainer.weight_sync(1, 1)).rejected == 0
+    assert exporter.stop()[0] == 0
+    journal = sqlite3.connect(exporter.data_dir / "journal.sqlite")
+    state = msgspec.msgpack.decode(journal.execute("SELECT body FROM checkpoint").fetchone()[0], type=State)
+    state.runs["old"].histograms["reward"].counts.pop()
+    state.runs["old"].timestamps["asyncrl_last_dream_timestamp_seconds"] = 1.0
+    body = journal.execute("SELECT body FROM versions WHERE run = 'old'").fetchone()[0]
+    window = msgspec.msgpack.decode(body, type=SealedWindow)
+    window.values.scalars["dreaminess"] = 1.0
+    journal.execute("UPDATE checkpoint SET body = ?", (msgspec.msgpack.encode(state),))
+    journal.execute("UPDATE versions SET body = ? WHERE run = 'old'", (msgspec.msgpack.encode(window),))
+    journal.commit()
+    journal.close()
+    exporter = start_exporter(data_dir=exporter.data_dir)
+    page = Scrape(exporter.metrics)
+    check_page(page.text, page.content_type)
+    at = {"attempt": 1, "param_version": 1}
+    assert page.value("asyncrl_policy_loss", run="new") == 2.5
+    assert page.value("asyncrl_version_policy_loss", run="new", **at) == 2.5
+    for run in ("old", "new"):
+        assert page.value("asyncrl_run_status", run=run, status="running") == 1
+        assert page.value("asyncrl_train_steps_total", run=run) == 1
+        assert page.value(
+            "asyncrl_exporter_source_last_seen_timestamp_seconds", run=run, role="trainer", rollouter=""
+        )
+    assert page.value("asyncrl_exporter_render_errors_total") == 4
+    code, said = exporter.stop()
+    assert code == 0
+    assert said.count("left out of the page") == 4
 
 
 def test_an_exporter_without_runs_still_has_its_own_families() -> None:
