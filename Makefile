@@ -22,6 +22,7 @@ check: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python docs/metrics.py --check
+	$(BIN)/python docs/chart.py --check
 	$(BIN)/python -m dashboards --check
 
 format: $(INSTALLED)
@@ -30,6 +31,7 @@ format: $(INSTALLED)
 
 generate: $(INSTALLED)
 	$(BIN)/python docs/metrics.py
+	$(BIN)/python docs/chart.py
 	$(BIN)/python -m dashboards
 
 bench: $(INSTALLED)
