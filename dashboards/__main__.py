@@ -7,13 +7,16 @@ from typing import Final
 
 from dashboards.compiler import board_files
 from dashboards.errors import DashboardError
+from dashboards.inhibition import inhibition_yaml
+from dashboards.rules import rules_yaml
 
 GENERATED: Final = Path(__file__).parent / "generated"
 
 
 def files() -> dict[Path, str]:
     """Every generated file and its text."""
-    return {GENERATED / name: text for name, text in board_files().items()}
+    texts = {**board_files(), "rules.yaml": rules_yaml(), "inhibition.yaml": inhibition_yaml()}
+    return {GENERATED / name: text for name, text in texts.items()}
 
 
 def stale(wanted: dict[Path, str]) -> list[Path]:

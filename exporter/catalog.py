@@ -221,7 +221,10 @@ LAST_VALIDATION: Final = _gauge("last_validation_timestamp_seconds", "When the n
 LAST_CHECKPOINT: Final = _gauge("last_checkpoint_timestamp_seconds", "When the newest checkpoint was received")
 LAST_NONFINITE: Final = _gauge("last_nonfinite_timestamp_seconds", "When a NaN or infinity was last received")
 LAST_REJECTED: Final = _gauge("last_rejected_timestamp_seconds", "When a record or value was last refused")
-LAST_INCOMPLETE: Final = _gauge("last_incomplete_timestamp_seconds", "When a version was last sealed incomplete")
+LAST_BACKWARD: Final = _gauge("last_version_backward_timestamp_seconds", "When a sync of a version that was out already was last refused")
+LAST_OUT_OF_RANGE: Final = _gauge("last_out_of_range_timestamp_seconds", "When a value outside its range was last refused")
+LAST_LOST: Final = _gauge("last_lost_records_timestamp_seconds", "When sequence numbers were last given up as lost")
+LAST_INCOMPLETE: Final = _gauge("last_incomplete_timestamp_seconds", "When a version was last sealed incomplete for another reason than the end of its run or attempt")
 LAST_EVICTED: Final = _gauge("last_evicted_timestamp_seconds", "When a version last left the page before its time")
 
 VERSIONS_SEALED: Final = _counter("versions_sealed_total", "Versions sealed, complete or not", "complete")

@@ -85,7 +85,7 @@ class Ledger:
         run = self.state.runs[seal.run]
         self.changed.add(run.name)
         for hole in seal.holes:
-            self._give_up(run, hole)
+            self._give_up(run, hole, seal.wall)
         if seal.version:
             self._seal_window(run, run.attempts[seal.attempt], seal)
 
@@ -290,9 +290,10 @@ class Ledger:
 
     # ---- sealing
 
-    def _give_up(self, run: Run, hole: Hole) -> None:
+    def _give_up(self, run: Run, hole: Hole, wall: float) -> None:
         life = run.sources[hole.source_id]
         life.lost.add_range(hole.first, hole.last)
+        run.stamp(catalog.LAST_LOST, wall)
         run.count(catalog.LOST_RECORDS, life.role, by=hole.last - hole.first + 1)
         if life.role == schema.TRAINER and life.attempt in run.attempts:
             for window in run.attempts[life.attempt].open.values():
@@ -324,7 +325,7 @@ class Ledger:
         run.count(catalog.VERSIONS_SEALED, "false" if seal.reasons else "true")
         for reason in seal.reasons:
             run.count(catalog.VERSIONS_INCOMPLETE, reason)
-        if set(seal.reasons) - {"run_end"}:
+        if set(seal.reasons) - {"run_end"} and "new_attempt" not in seal.reasons:
             run.stamp(catalog.LAST_INCOMPLETE, seal.wall)
         self.outbox.append(sealed)
 

@@ -23,6 +23,8 @@ def refuse(run: Run, reason: str, wall: float, *, by: int = 1) -> None:
     """Count a refused record or value. `reason` is one of `catalog.REJECT_REASONS`."""
     run.count(catalog.REJECTED_RECORDS, reason, by=by)
     run.stamp(catalog.LAST_REJECTED, wall)
+    if reason == "version_backward":
+        run.stamp(catalog.LAST_BACKWARD, wall)
 
 
 def admit_names(run: Run, record: Record, wall: float) -> Record:
@@ -70,6 +72,7 @@ def count_values(run: Run, record: Record, wall: float) -> None:
         run.stamp(catalog.LAST_NONFINITE, wall)
     for name, count in record.out_of_range.items():
         run.count(catalog.OUT_OF_RANGE, name, by=count)
+        run.stamp(catalog.LAST_OUT_OF_RANGE, wall)
     for reason in record.problems:
         refuse(run, reason, wall)
     if record.kind in schema.ANNEX_SPANS:

@@ -1,0 +1,66 @@
+"""One alert, and the expressions that several of them are made of."""
+
+from typing import Final, Literal
+
+import msgspec
+
+from dashboards.promql import REPLICA_LABELS, selector
+from dashboards.thresholds import limit
+from exporter import catalog
+from exporter.catalog import Family
+
+RUNBOOKS: Final = "https://github.com/asyncrl/asyncrl-exporter/blob/main/docs/runbooks"
+PREFIX: Final = "AsyncRL"
+
+Severity = Literal["critical", "warning", "info", "none"]
+
+RUNNING: Final = "asyncrl:run:running"
+SETTLED: Final = "asyncrl:run:settled"
+"""Recorded in recording.py: runs that are running, and those that have done so for a while."""
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True):
+    """A condition that somebody acts on; its runbook says how. `hold` and `keep` name durations."""
+
+    name: str
+    severity: Severity
+    expr: str
+    hold: str = ""
+    """How long the condition lasts before it fires: `for`."""
+    keep: str = ""
+    """How long it goes on firing without the condition: `keep_firing_for`."""
+    summary: str
+    description: str
+    """With the run and the value."""
+
+    @property
+    def runbook_url(self) -> str:
+        return f"{RUNBOOKS}/{self.name}.md"
+
+
+def running(condition: str) -> str:
+    """Where the run is running: what is finished wakes nobody."""
+    return f"({condition}) and on (run) {RUNNING}"
+
+
+def settled(condition: str) -> str:
+    """Where the run is running, and its attempt is no longer warming up."""
+    return f"({condition}) and on (run) {SETTLED}"
+
+
+def least(series: str) -> str:
+    """What every exporter of a run says at least: one that joined late misses what was before, and has lost nothing."""
+    return f"min without ({', '.join(REPLICA_LABELS)}) ({series})"
+
+
+def happened(event: Family) -> str:
+    """Seconds since an event of the current attempt, if it is news and no exporter of the run is without it."""
+    start = selector(catalog.ATTEMPT_START)
+    at = least(f"({selector(event)} > {start}) or {start} * 0")
+    return f"time() - {at} < {limit('event_seconds')}"
+
+
+def listed(label: str, query: str) -> str:
+    """For a description: what an instant query finds, as label and value. `%q` in it is the alert's run."""
+    found = f"{{{{ range printf `{query}` $labels.run | query }}}}"
+    return f"{found} {{{{ .Labels.{label} }}}} {{{{ .Value | humanize }}}};{{{{ end }}}}"

@@ -1,0 +1,93 @@
+"""Is the exporter there, does it take what is sent, and does it show all of it?"""
+
+from typing import Final
+
+from dashboards.alert import Alert, running
+from dashboards.promql import increase, once, rate, selector
+from dashboards.thresholds import limit
+from exporter import catalog
+
+_BUILD: Final = selector(catalog.BUILD_INFO)
+_EACH_JOB: Final = "max without (version)"
+
+ALERTS: Final = (
+    Alert(
+        name="AsyncRLWatchdog",
+        severity="none",
+        expr="vector(1)",
+        summary="Alerts reach whoever reads this",
+        description="Fires always. Where it stops, something between Prometheus and the receiver is broken.",
+    ),
+    Alert(
+        name="AsyncRLExporterDown",
+        severity="critical",
+        expr=f"{_EACH_JOB} ({once(f'last_over_time({_BUILD}[$day])')}) unless {_EACH_JOB} ({once(_BUILD)})",
+        hold="lasting",
+        summary="No exporter of job {{ $labels.job }} answers",
+        description="No metrics of any run of job {{ $labels.job }} arrive: nothing else can alert.",
+    ),
+    Alert(
+        name="AsyncRLExporterReplicaDown",
+        severity="warning",
+        expr=f"up == 0 and on (job, instance) last_over_time({_BUILD}[$memory])",
+        hold="lasting",
+        summary="Exporter {{ $labels.instance }} does not answer",
+        description="Scrapes of {{ $labels.instance }} (job {{ $labels.job }}) fail.",
+    ),
+    Alert(
+        name="AsyncRLScrapesFailing",
+        severity="warning",
+        expr=f"avg_over_time(up[$memory]) < {limit('scrape_success_ratio')} and on (job, instance) {_BUILD}",
+        hold="lasting",
+        summary="Scrapes of exporter {{ $labels.instance }} fail now and then",
+        description="{{ $value | humanizePercentage }} of the scrapes of {{ $labels.instance }} succeeded lately.",
+    ),
+    Alert(
+        name="AsyncRLJournalUnavailable",
+        severity="critical",
+        expr=increase(selector(catalog.OTLP_REQUESTS, 'status="503"'), "$bridge") + " > 0",
+        hold="lasting",
+        keep="aftermath",
+        summary="The exporter's disk takes nothing",
+        description="{{ $value | humanize }} requests ({{ $labels.signal }}) were answered with 503 lately.",
+    ),
+    Alert(
+        name="AsyncRLSeriesBudgetExceeded",
+        severity="info",
+        expr=running(
+            once(f"min_over_time({selector(catalog.WINDOW_STRIDE)}[$smooth])")
+            + f" > {limit('window_stride_versions')}"
+        ),
+        hold="sustained",
+        keep="flapping",
+        summary="Run {{ $labels.run }} has more series than the budget",
+        description="Of run {{ $labels.run }} only every {{ $value }}th version is on the page; history has all.",
+    ),
+    Alert(
+        name="AsyncRLWebConfigRejected",
+        severity="warning",
+        expr=f"{once(selector(catalog.WEB_CONFIG_RELOAD_FAILED))} > 0",
+        hold="brief",
+        summary="The exporter refused its changed web config file",
+        description="Listener {{ $labels.listener }} goes on with what it read before.",
+    ),
+    Alert(
+        name="AsyncRLCredentialsRefused",
+        severity="warning",
+        expr=f"60 * {rate(selector(catalog.REFUSED_REQUESTS), '$bridge')}"
+        f" > {limit('refused_requests_per_minute')}",
+        hold="lasting",
+        keep="aftermath",
+        summary="Somebody keeps showing the exporter wrong credentials",
+        description="Listener {{ $labels.listener }} refuses {{ $value | humanize }} requests a minute"
+        " with status {{ $labels.status }}.",
+    ),
+    Alert(
+        name="AsyncRLPushBehind",
+        severity="warning",
+        expr=f"{once(selector(catalog.PUSH_OLDEST_AGE))} > {limit('push_age_seconds')}",
+        hold="brief",
+        summary="OTLP push is behind",
+        description="The oldest version that was not pushed waits for {{ $value | humanizeDuration }}.",
+    ),
+)

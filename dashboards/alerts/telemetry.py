@@ -1,0 +1,104 @@
+"""Do the runs still speak, and does all they say arrive?"""
+
+from typing import Final
+
+from dashboards.alert import Alert, happened, least, listed, running
+from dashboards.promql import increase, once, selector
+from dashboards.thresholds import limit
+from exporter import catalog
+
+_RUNNING: Final = selector(catalog.RUN_STATUS, 'status="running"')
+_LATE: Final = selector(catalog.LATE_RECORDS, 'reason="sealed"')
+_OFFSET: Final = selector(catalog.SOURCE_CLOCK_OFFSET)
+
+
+def _silent(role: str, spoke: str) -> str:
+    """Sources of a role that spoke by themselves within memory, and no longer do."""
+    seen = once(selector(catalog.SOURCE_LAST_SEEN, f'role="{role}"'))
+    labels = "run, rollouter" if role == "rollouter" else "run"
+    silent = f"time() - {seen} > {limit('heartbeat_seconds')}"
+    return running(f"({silent}) and on ({labels}) last_over_time({spoke}[$memory])")
+
+
+ALERTS: Final = (
+    Alert(
+        name="AsyncRLRunFailed",
+        severity="critical",
+        expr=once(selector(catalog.RUN_STATUS, 'status="failed"')) + " == 1",
+        keep="aftermath",
+        summary="Run {{ $labels.run }} failed",
+        description="Its trainer or controller ended run {{ $labels.run }} with the status failed.",
+    ),
+    Alert(
+        name="AsyncRLRunVanished",
+        severity="critical",
+        expr=f"({once(f'last_over_time({_RUNNING}[$memory])')} == 1)"
+        f" unless on (run) {once(selector(catalog.RUN_STATUS))} and on (job) {selector(catalog.BUILD_INFO)}",
+        hold="lasting",
+        summary="Run {{ $labels.run }} is gone from the exporter",
+        description="Run {{ $labels.run }} was running, and the exporter, which is up, knows nothing of it.",
+    ),
+    Alert(
+        name="AsyncRLTrainerSilent",
+        severity="critical",
+        expr=_silent("trainer", selector(catalog.TRAINER_STATE)),
+        hold="brief",
+        summary="The trainer of run {{ $labels.run }} is silent",
+        description="Nothing has come from the trainer of run {{ $labels.run }} for"
+        " {{ $value | humanizeDuration }}, and it did not say that it ends.",
+    ),
+    Alert(
+        name="AsyncRLRollouterSilent",
+        severity="warning",
+        expr=_silent("rollouter", selector(catalog.ROLLOUTER_STATE)),
+        hold="brief",
+        summary="Rollouter {{ $labels.rollouter }} of run {{ $labels.run }} is silent",
+        description="Nothing has come from rollouter {{ $labels.rollouter }} of run {{ $labels.run }} for"
+        " {{ $value | humanizeDuration }}, and it did not say that it ends.",
+    ),
+    Alert(
+        name="AsyncRLClockSkewed",
+        severity="warning",
+        expr=running(
+            f"{once(f'min_over_time({_OFFSET}[$bridge])')} > {limit('clock_offset_seconds')}"
+            f" or {once(f'max_over_time({_OFFSET}[$bridge])')} < -{limit('clock_offset_seconds')}"
+        ),
+        hold="lasting",
+        keep="aftermath",
+        summary="A clock of run {{ $labels.run }} is wrong",
+        description="The clock of {{ $labels.role }} {{ $labels.rollouter }} of run {{ $labels.run }} differs"
+        " from the exporter's by {{ $value | humanizeDuration }}, or its telemetry is that late.",
+    ),
+    Alert(
+        name="AsyncRLTelemetryDropped",
+        severity="warning",
+        expr=increase(selector(catalog.TELEMETRY_DROPPED, 'kind="control"'), "$recent") + " > 0",
+        summary="Run {{ $labels.run }} drops telemetry",
+        description="Processes of run {{ $labels.run }} dropped {{ $value | humanize }} control records lately:"
+        " their versions will be incomplete.",
+    ),
+    Alert(
+        name="AsyncRLRecordsLost",
+        severity="warning",
+        expr=happened(catalog.LAST_LOST),
+        summary="Records of run {{ $labels.run }} are lost",
+        description="{{ $value | humanizeDuration }} ago records of run {{ $labels.run }} were given up. So far:"
+        + listed("role", f"max by (role) ({selector(catalog.LOST_RECORDS, 'run=%q')}) > 0"),
+    ),
+    Alert(
+        name="AsyncRLRecordsLate",
+        severity="warning",
+        expr=f"{least(f'increase({_LATE}[$recent])')} > {limit('late_records')}",
+        keep="aftermath",
+        summary="Records of run {{ $labels.run }} come too late",
+        description="{{ $value | humanize }} records of run {{ $labels.run }} came after their version was sealed.",
+    ),
+    Alert(
+        name="AsyncRLRecordsRejected",
+        severity="warning",
+        expr=happened(catalog.LAST_REJECTED),
+        summary="The exporter refuses what run {{ $labels.run }} sends",
+        description="{{ $value | humanizeDuration }} ago a record of run {{ $labels.run }} was refused. So far:"
+        + listed("reason", f"max by (reason) ({selector(catalog.REJECTED_RECORDS, 'run=%q')}) > 0"),
+    ),
+)

@@ -1,0 +1,60 @@
+"""Who waits for whom, while versions do come? Which side needs more hardware, or less."""
+
+from typing import Final
+
+from dashboards.alert import Alert, settled
+from dashboards.promql import once, selector
+from dashboards.recording import ROLLOUTERS_IDLE, TRAINER_WAIT
+from dashboards.thresholds import limit
+from exporter import catalog
+
+_UNUSED: Final = f"1 - {once(f'avg_over_time({selector(catalog.ROLLOUTERS_UTILIZATION)}[$smooth])')}"
+
+ALERTS: Final = (
+    Alert(
+        name="AsyncRLTrainerStarved",
+        severity="warning",
+        expr=settled(f"{TRAINER_WAIT} > {limit('trainer_wait_ratio')}"),
+        hold="lasting",
+        keep="flapping",
+        summary="The trainer of run {{ $labels.run }} waits for samples",
+        description="The trainer of run {{ $labels.run }} waits for {{ $value | humanizePercentage }} of its time:"
+        " the rollouters are too slow for it.",
+    ),
+    Alert(
+        name="AsyncRLRolloutersIdle",
+        severity="warning",
+        expr=settled(f"{ROLLOUTERS_IDLE} > {limit('rollouters_idle_ratio')}"),
+        hold="lasting",
+        keep="flapping",
+        summary="The rollouters of run {{ $labels.run }} are idle",
+        description="The rollouters of run {{ $labels.run }} decode nothing for {{ $value | humanizePercentage }}"
+        " of their time: the trainer is too slow for them.",
+    ),
+    Alert(
+        name="AsyncRLBothSidesIdle",
+        severity="warning",
+        expr=settled(
+            f"{TRAINER_WAIT} > {limit('both_idle_ratio')}"
+            f" and on (run) ({ROLLOUTERS_IDLE} > {limit('both_idle_ratio')})"
+        ),
+        hold="lasting",
+        keep="flapping",
+        summary="Both sides of run {{ $labels.run }} wait",
+        description="The trainer of run {{ $labels.run }} waits for {{ $value | humanizePercentage }} of its time"
+        " while the rollouters are idle, too.",
+    ),
+    Alert(
+        name="AsyncRLRolloutersUnderused",
+        severity="info",
+        expr=settled(
+            f"({_UNUSED}) > {limit('rollouters_unused_ratio')}"
+            f" unless on (run) ({ROLLOUTERS_IDLE} > {limit('rollouters_idle_ratio')})"
+        ),
+        hold="sustained",
+        keep="flapping",
+        summary="The rollouters of run {{ $labels.run }} decode far fewer responses than they could",
+        description="{{ $value | humanizePercentage }} of the decoding capacity of run {{ $labels.run }} is empty"
+        " while rollouters are at work: long responses hold up the others.",
+    ),
+)
