@@ -24,6 +24,8 @@ check: $(INSTALLED)
 	$(BIN)/python docs/metrics.py --check
 	$(BIN)/python docs/chart.py --check
 	$(BIN)/python -m dashboards --check
+	diff --brief dashboards/generated/rules.yaml helm/files/rules.yaml    # else: make generate
+	diff --brief --recursive --exclude='*.yaml' dashboards/generated helm/files/dashboards
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix
@@ -33,6 +35,9 @@ generate: $(INSTALLED)
 	$(BIN)/python docs/metrics.py
 	$(BIN)/python docs/chart.py
 	$(BIN)/python -m dashboards
+	mkdir -p helm/files/dashboards && rm -f helm/files/dashboards/*
+	cp dashboards/generated/*.json helm/files/dashboards/    # a chart is packed from its own folder
+	cp dashboards/generated/rules.yaml helm/files/
 
 bench: $(INSTALLED)
 	@for name in $(or $(ARGS),$(BENCHMARKS)); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit; done
