@@ -1,0 +1,384 @@
+"""The training run on KubeRay, as its API documents its objects.
+
+Nothing that is installed here validates objects of KubeRay: the fields and their types below are those of its API
+reference for 1.6, and every pod in them is validated as a Pod by the schemas of Kubernetes.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from runtime.config_sources import load_config
+from tests.helm.chart import (
+    CHART,
+    FULLNAME,
+    HELM_MAJORS,
+    NAMESPACE,
+    NEWEST_KUBERNETES,
+    OLDEST_KUBERNETES,
+    ROOT,
+    Object,
+    Rendered,
+    copy_chart,
+    refusal,
+    render,
+)
+
+TEXT_MAP = dict[str, str]
+JOB_FIELDS = {
+    "entrypoint": str,
+    "entrypointResources": str,
+    "metadata": TEXT_MAP,
+    "submissionMode": str,
+    "backoffLimit": int,
+    "shutdownAfterJobFinishes": bool,
+    "ttlSecondsAfterFinished": int,
+    "submitterPodTemplate": dict,
+    "rayClusterSpec": dict,
+}
+CLUSTER_FIELDS = {
+    "rayVersion": str,
+    "authOptions": TEXT_MAP,
+    "enableInTreeAutoscaling": bool,
+    "autoscalerOptions": dict,
+    "headGroupSpec": dict,
+    "workerGroupSpecs": list,
+}
+HEAD_FIELDS = {"rayStartParams": TEXT_MAP, "template": dict}
+WORKER_FIELDS = {
+    **HEAD_FIELDS,
+    "groupName": str,
+    "replicas": int,
+    "minReplicas": int,
+    "maxReplicas": int,
+}
+LONGEST_JOB_NAME = 47
+"""KubeRay refuses a longer one: it appends to it."""
+EXTRA: dict[str, Any] = {
+    "extraEnv": [{"name": "PYTHONPATH", "value": "/environments"}],
+    "extraEnvFrom": [{"secretRef": {"name": "tokens"}}],
+    "extraVolumes": [{"name": "environments", "configMap": {"name": "environments"}}],
+    "extraVolumeMounts": [{"name": "environments", "mountPath": "/environments"}],
+    "podAnnotations": {"note": 'a: "b"'},
+    "labels": {"kueue.x-k8s.io/queue-name": "gpus"},
+    "priorityClassName": "training",
+}
+
+
+def run(*options: str, major: str = HELM_MAJORS[-1], **values: Any) -> Rendered:
+    """The chart with a run of these values; those of the chart under `chart`."""
+    chart = values.pop("chart", {})
+    return render({**chart, "run": {"enabled": True, **values}}, *options, major=major)
+
+
+def job(rendered: Rendered) -> Object:
+    spec: Object = rendered.one("RayJob")["spec"]
+    return spec
+
+
+def settings(rendered: Rendered) -> dict[str, Any]:
+    """The file that `asyncrl run` is started with."""
+    (config_map,) = [each for each in rendered.all("ConfigMap") if "config.json" in each["data"]]
+    loaded: dict[str, Any] = json.loads(config_map["data"]["config.json"])
+    return loaded
+
+
+def templates(rendered: Rendered) -> dict[str, Object]:
+    """The pod templates by what they are for."""
+    cluster = job(rendered)["rayClusterSpec"]
+    workers = {group["groupName"]: group["template"] for group in cluster["workerGroupSpecs"]}
+    head = cluster["headGroupSpec"]["template"]
+    return {"submitter": job(rendered)["submitterPodTemplate"], "head": head, **workers}
+
+
+def containers(rendered: Rendered) -> dict[str, Object]:
+    return {name: template["spec"]["containers"][0] for name, template in templates(rendered).items()}
+
+
+def mistakes(given: Mapping[str, Any], fields: Mapping[str, Any]) -> Iterator[str]:
+    """Fields that the API does not have, and values of another type."""
+    for name, value in given.items():
+        kind = fields.get(name)
+        if kind is None:
+            yield f"{name} is unknown"
+        elif kind == TEXT_MAP and not all(isinstance(text, str) for text in value.values()):
+            yield f"{name} maps to more than text: {value}"
+        elif kind != TEXT_MAP and type(value) is not kind:
+            yield f"{name} is {value!r}"
+
+
+def test_without_a_run_there_is_none_of_its_objects() -> None:
+    everything = {"run": {"enabled": False, "id": "r", "config": {"versions": 2}, **EXTRA}}
+    for values in ({}, everything, {"run": None}):
+        assert "RayJob" not in render(values).kinds()
+        assert "PersistentVolumeClaim" not in render(values).kinds()
+    added = set(run().kinds()) - set(render({}).kinds())
+    assert added == {"RayJob", "PersistentVolumeClaim"}
+
+
+@pytest.mark.parametrize("major", HELM_MAJORS)
+@pytest.mark.parametrize("autoscaled", [False, True])
+def test_fields_and_types_are_those_of_the_api(major: str, autoscaled: bool) -> None:
+    rendered = run(major=major, rollouter={"maxReplicas": 3 if autoscaled else 1}, **EXTRA)
+    assert rendered.one("RayJob")["apiVersion"] == "ray.io/v1"
+    cluster = job(rendered)["rayClusterSpec"]
+    assert [*mistakes(job(rendered), JOB_FIELDS), *mistakes(cluster, CLUSTER_FIELDS)] == []
+    assert [*mistakes(cluster["headGroupSpec"], HEAD_FIELDS)] == []
+    for group in cluster["workerGroupSpecs"]:
+        assert [*mistakes(group, WORKER_FIELDS)] == []
+    assert ("autoscalerOptions" in cluster, cluster.get("enableInTreeAutoscaling")) == (
+        (True, True) if autoscaled else (False, None)
+    )
+
+
+@pytest.mark.parametrize("kubernetes", [OLDEST_KUBERNETES, NEWEST_KUBERNETES])
+def test_every_pod_is_one_for_kubernetes(kubernetes: str) -> None:
+    rendered = render({}, "--values", str(CHART / "ci" / "run-values.yaml"))
+    for name, template in {**templates(rendered), **templates(run(**EXTRA))}.items():
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, **template}
+        kubernetes_validate.validate(pod, kubernetes, strict=True)
+
+
+def test_the_groups_are_one_trainer_and_the_rollouters_that_were_asked_for() -> None:
+    rendered = run(rollouter={"gpus": 2, "minReplicas": 2, "maxReplicas": 5}, gpuResource="amd.com/gpu")
+    trainer, rollouter = job(rendered)["rayClusterSpec"]["workerGroupSpecs"]
+    assert [trainer[key] for key in ("replicas", "minReplicas", "maxReplicas")] == [1, 1, 1]
+    assert [rollouter[key] for key in ("replicas", "minReplicas", "maxReplicas")] == [2, 2, 5]
+    gpus = {
+        name: each["resources"]["limits"].get("amd.com/gpu") for name, each in containers(rendered).items()
+    }
+    assert gpus == {"submitter": None, "head": None, "trainer": 1, "rollouter": 2}
+    assert settings(rendered)["rollouters"] == 10
+    assert settings(rendered)["start_timeout_seconds"] == 1800
+    assert "start_timeout_seconds" not in settings(run())
+
+
+@pytest.mark.parametrize(("gpus", "shares"), [(0, (0, 0)), (1, (1, 1))])
+def test_actors_ask_for_what_their_nodes_have(gpus: int, shares: tuple[int, int]) -> None:
+    """KubeRay hands `resources` to a shell, so that Ray sees what is between the outer quotes."""
+    rendered = run(trainer={"gpus": gpus}, rollouter={"gpus": gpus, "minReplicas": 3, "maxReplicas": 3})
+    resources = settings(rendered)["resources"]
+    assert (resources["trainer_gpus"], resources["rollouter_gpus"]) == shares
+    on_nodes: dict[str, int] = {}
+    for group in job(rendered)["rayClusterSpec"]["workerGroupSpecs"]:
+        on_nodes |= json.loads(json.loads(group["rayStartParams"]["resources"]))
+    assert on_nodes == {resources["trainer_node"]: 1, resources["rollouter_node"]: 1}
+    assert json.loads(job(rendered)["entrypointResources"]).keys() == {resources["trainer_node"]}
+    assert settings(rendered)["rollouters"] == 3
+
+
+def test_the_settings_are_taken_by_the_runtime(tmp_path: Path) -> None:
+    """As they are rendered, and those of the user win."""
+    config = {
+        "versions": 7,
+        "optimizer": {"learning_rate": 1e-7},
+        "rollouters": 2,
+        "telemetry": {"buffer_spans": 9},
+    }
+    rendered = run(id="sort-7", config=config)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(settings(rendered)))
+    loaded = load_config(file=file)
+    assert (loaded.run_id, loaded.versions, loaded.rollouters) == ("sort-7", 7, 2)
+    assert loaded.optimizer.learning_rate == 1e-7
+    assert loaded.telemetry.endpoints == (f"http://{FULLNAME}.{NAMESPACE}.svc:4318",)
+    assert loaded.telemetry.buffer_spans == 9
+    assert job(rendered)["entrypoint"].split() == [
+        "asyncrl",
+        "run",
+        "--config",
+        "/etc/asyncrl/run/config.json",
+    ]
+
+
+def test_telemetry_goes_to_every_exporter_with_its_token_and_authority() -> None:
+    chart = {"replicas": 2, "tls": {"existingSecret": "rl-tls"}}
+    rendered = run(chart=chart)
+    telemetry = settings(rendered)["telemetry"]
+    pods = f"{FULLNAME}-pods.{NAMESPACE}.svc:4318"
+    assert telemetry["endpoints"] == [f"https://{FULLNAME}-{ordinal}.{pods}" for ordinal in (0, 1)]
+    files = {telemetry["token_file"], telemetry["ca_file"]}
+    for name in ("trainer", "rollouter"):
+        (mount,) = [
+            each for each in containers(rendered)[name]["volumeMounts"] if each["name"] == "telemetry"
+        ]
+        (volume,) = [
+            each for each in templates(rendered)[name]["spec"]["volumes"] if each["name"] == "telemetry"
+        ]
+        items = [(each["secret"]["name"], each["secret"]["items"]) for each in volume["projected"]["sources"]]
+        assert [name for name, _ in items] == [f"{FULLNAME}-web-config", "rl-tls"]
+        assert {f"{mount['mountPath']}/{item['path']}" for _, each in items for item in each} == files
+    open_to_all = run(chart={"auth": {"insecure": True}})
+    assert settings(open_to_all)["telemetry"].keys() == {"endpoints"}
+    assert "telemetry" not in yaml.safe_dump(templates(open_to_all))
+
+
+def test_only_the_trainer_has_the_volume_and_it_outlives_the_release() -> None:
+    rendered = run(storage={"size": "5Gi", "storageClass": "fast", "accessMode": "ReadWriteMany"})
+    claim = rendered.one("PersistentVolumeClaim")
+    assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    assert claim["spec"] == {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "fast",
+        "resources": {"requests": {"storage": "5Gi"}},
+    }
+    kubernetes_validate.validate(claim, NEWEST_KUBERNETES, strict=True)
+    mounted = {
+        name: [each["mountPath"] for each in container["volumeMounts"] if each["name"] == "runs"]
+        for name, container in containers(rendered).items()
+    }
+    assert mounted == {
+        "submitter": [],
+        "head": [],
+        "trainer": [settings(rendered)["runs_dir"]],
+        "rollouter": [],
+    }
+    own = run(storage={"existingClaim": "mine"})
+    assert "PersistentVolumeClaim" not in own.kinds()
+    volumes = templates(own)["trainer"]["spec"]["volumes"]
+    assert {"name": "runs", "persistentVolumeClaim": {"claimName": "mine"}} in volumes
+
+
+def test_probes_ask_ray_and_never_how_far_training_is() -> None:
+    """The path is Ray's health check of a node; how patient they are is no matter of the run's settings."""
+    slow = run(config={"versions": 1_000_000, "steps_per_version": 1000})
+    for name in ("head", "trainer", "rollouter"):
+        container = containers(slow)[name]
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            assert container[probe] == containers(run())[name][probe]
+            assert container[probe]["httpGet"] == {"path": "/api/healthz", "port": 52365}
+        assert "exec" not in yaml.safe_dump(container)
+
+
+def test_a_finished_run_leaves_the_cluster_after_its_time_and_a_failed_one_is_not_repeated() -> None:
+    spec = job(run(ttlSecondsAfterFinished=60))
+    assert (spec["shutdownAfterJobFinishes"], spec["ttlSecondsAfterFinished"]) == (True, 60)
+    assert spec["backoffLimit"] == 0
+
+
+def test_c77_every_pod_of_the_run_is_admitted_by_the_restricted_standard() -> None:
+    for name, template in templates(run(rollouter={"maxReplicas": 2})).items():
+        security = template["spec"]["securityContext"]
+        assert security["runAsNonRoot"] is True
+        assert security["runAsUser"] > 0
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+        (container,) = template["spec"]["containers"]
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"]
+        assert {"name": "tmp", "emptyDir": {}} in template["spec"]["volumes"]
+        # The autoscaler, beside the head, is what asks Kubernetes for pods.
+        assert template["spec"].get("automountServiceAccountToken", True) is (name == "head")
+    options = job(run(rollouter={"maxReplicas": 2}))["rayClusterSpec"]["autoscalerOptions"]
+    assert options["securityContext"]["readOnlyRootFilesystem"] is True
+    assert templates(run())["head"]["spec"]["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_c74_any_number_of_entries_is_rendered_where_it_belongs(count: int) -> None:
+    place = {
+        "nodeSelector": {f"key-{number}": f"value: {number}" for number in range(count)},
+        "tolerations": [{"key": f"key-{number}", "operator": "Exists"} for number in range(count)],
+        "affinity": {"nodeAffinity": {}} if count else {},
+    }
+    groups = dict.fromkeys(("head", "trainer", "rollouter", "submitter"), place)
+    secrets = [{"name": f"pull-{number}"} for number in range(count)]
+    rendered = run(chart={"imagePullSecrets": secrets}, **groups)
+    for template in templates(rendered).values():
+        spec = template["spec"]
+        assert {key: spec.get(key, type(value)()) for key, value in place.items()} == place
+        assert spec.get("imagePullSecrets", []) == secrets
+
+
+def test_what_is_extra_is_in_every_pod_of_the_cluster() -> None:
+    rendered = run(**EXTRA)
+    assert rendered.one("RayJob")["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gpus"
+    for name, template in templates(rendered).items():
+        (container,) = template["spec"]["containers"]
+        assert EXTRA["extraEnv"][0] in container["env"]
+        assert container["envFrom"] == EXTRA["extraEnvFrom"]
+        if name != "submitter":
+            assert EXTRA["extraVolumes"][0] in template["spec"]["volumes"]
+            assert EXTRA["extraVolumeMounts"][0] in container["volumeMounts"]
+            assert template["metadata"]["annotations"]["note"] == 'a: "b"'
+            assert template["spec"]["priorityClassName"] == "training"
+
+
+@pytest.mark.parametrize("major", HELM_MAJORS)
+def test_c76_large_numbers_stay_integers_and_names_of_digits_stay_text(major: str) -> None:
+    steps = 20_000_000
+    said = f"run.config.optimizer.total_steps={steps}"
+    for option in (("--set", said), ("--set-json", said)):
+        rendered = run(*option, "--set-string", "run.id=20260101", major=major)
+        assert "e+" not in rendered.text
+        assert settings(rendered)["optimizer"]["total_steps"] == steps
+        assert settings(rendered)["run_id"] == "20260101"
+        assert job(rendered)["metadata"] == {"run": "20260101"}
+    as_values = run(config={"optimizer": {"total_steps": steps}}, ttlSecondsAfterFinished=steps, major=major)
+    assert "e+" not in as_values.text
+    assert settings(as_values)["optimizer"]["total_steps"] == steps
+    assert job(as_values)["ttlSecondsAfterFinished"] == steps
+
+
+def test_c79_another_setting_is_another_pod_and_a_new_chart_is_not(tmp_path: Path) -> None:
+    before = job(run(id="r"))
+    assert job(run(id="r", config={"versions": 3})) != before
+    newer = copy_chart(tmp_path)
+    chart_file = newer / "Chart.yaml"
+    text = chart_file.read_text()
+    chart_file.write_text(re.sub(r"^version: .*$", "version: 9.9.9", text, flags=re.MULTILINE))
+    bumped = render({"run": {"enabled": True, "id": "r"}}, chart=newer)
+    assert job(bumped) == before
+    thresholds = run(id="r", chart={"dashboards": {"enabled": True}, "serviceMonitor": {"enabled": True}})
+    assert job(thresholds) == before
+
+
+def test_another_run_is_another_job_with_a_name_that_kuberay_takes() -> None:
+    names = {}
+    for name in ("a", "A.b_c", "x" * 64):
+        rendered = run(id=name, chart={"fullnameOverride": "f" * 60})
+        names[name] = rendered.one("RayJob")["metadata"]["name"]
+        assert settings(rendered)["run_id"] == name
+    assert len(set(names.values())) == 3
+    for name in names.values():
+        assert len(name) <= LONGEST_JOB_NAME
+        assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name)
+    assert settings(run())["run_id"] == "rel"
+
+
+def test_no_service_of_the_exporter_selects_a_pod_of_the_run() -> None:
+    rendered = run()
+    for service in rendered.all("Service"):
+        selector = service["spec"]["selector"]
+        for template in templates(rendered).values():
+            assert not selector.items() <= template["metadata"]["labels"].items()
+
+
+def test_the_version_of_ray_is_the_one_that_the_image_has() -> None:
+    pin = re.search(r"^ray==(\S+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    assert pin is not None
+    assert job(run())["rayClusterSpec"]["rayVersion"] == pin[1]
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"rollouters": 2}, "rollouters"),
+        ({"id": "a b"}, "id"),
+        ({"trainer": {"gpus": 2}}, "gpus"),
+        ({"rollouter": {"minReplicas": 0}}, "minReplicas"),
+        ({"storage": {"accessMode": "Often"}}, "accessMode"),
+        ({"rollouter": {"minReplicas": 3, "maxReplicas": 2}}, "minReplicas must not be above"),
+    ],
+)
+def test_a_mistake_is_refused_by_name(values: dict[str, Any], named: str) -> None:
+    assert named in refusal({"run": {"enabled": True, **values}})
