@@ -4,7 +4,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from dashboards.promql import REPLICA_LABELS, selector
+from dashboards.promql import REPLICA_LABELS, once, selector
 from dashboards.thresholds import limit
 from exporter import catalog
 from exporter.catalog import Family
@@ -48,16 +48,27 @@ def settled(condition: str) -> str:
     return f"({condition}) and on (run) {SETTLED}"
 
 
+def latest(selected: str) -> str:
+    """The values as of the last scrape that succeeded: a failed one makes nothing of what went before."""
+    return once(f"last_over_time({selected}[$bridge])")
+
+
 def least(series: str) -> str:
     """What every exporter of a run says at least: one that joined late misses what was before, and has lost nothing."""
     return f"min without ({', '.join(REPLICA_LABELS)}) ({series})"
 
 
+STARTED: Final = least(f"last_over_time({selector(catalog.ATTEMPT_START)}[$bridge])")
+"""When the current attempt of a run began, as the exporter that has known it longest says."""
+
+
 def happened(event: Family) -> str:
     """Seconds since an event of the current attempt, if it is news and no exporter of the run is without it."""
-    start = selector(catalog.ATTEMPT_START)
-    at = least(f"({selector(event)} > {start}) or {start} * 0")
-    return f"time() - {at} < {limit('event_seconds')}"
+    time_of_event, start = (
+        f"last_over_time({selector(family)}[$bridge])" for family in (event, catalog.ATTEMPT_START)
+    )
+    at = least(f"({time_of_event} > {start}) or {start} * 0")
+    return f"time() - ({at} > 0) < {limit('event_seconds')}"
 
 
 def listed(label: str, query: str) -> str:

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from dashboards.alert import RUNNING, SETTLED, least
+from dashboards.alert import RUNNING, SETTLED, STARTED, latest
 from dashboards.promql import REPLICA_LABELS, increase, once, rate, selector
 from dashboards.thresholds import limit
 from exporter import catalog
@@ -27,8 +27,7 @@ STALLED: Final = "asyncrl:version:stalled_seconds"
 TRAINER_WAIT: Final = "asyncrl:trainer:wait_ratio"
 ROLLOUTERS_IDLE: Final = "asyncrl:rollouters:idle_ratio"
 
-_START: Final = least(selector(catalog.ATTEMPT_START))
-_LAST: Final = once(selector(catalog.LAST_VERSION))
+_LAST: Final = latest(selector(catalog.LAST_VERSION))
 _PAUSES: Final = 'state=~"validating|checkpointing"'
 _NOT_AT_WORK: Final = 'state!~"stopped|starting|validating|checkpointing"'
 """Time in these states is nobody's fault, and no part of a ratio."""
@@ -40,13 +39,13 @@ _ROLLOUTER_WAITS: Final = (
 
 def _windowed(family: Family) -> str:
     """The family in the version window, each version once."""
-    return once(selector(catalog.version_family(family)))
+    return latest(selector(catalog.version_family(family)))
 
 
 def _usual() -> str:
     """The median length of the versions on the page; without it, their mean distance in time by attempt."""
     median = f"quantile without (attempt, param_version) (0.5, {_windowed(catalog.TRAINER_VERSION)})"
-    times = once(selector(catalog.VERSION_ONLY[catalog.VERSION_PUBLISHED]))
+    times = latest(selector(catalog.VERSION_ONLY[catalog.VERSION_PUBLISHED]))
     spans = " ".join(
         (
             f"(max without (param_version) ({times}) - min without (param_version) ({times}))",
@@ -59,7 +58,7 @@ def _usual() -> str:
 def _limit() -> str:
     least = limit("stalled_seconds")
     scaled = f"{USUAL} * {limit('stall_factor')}"
-    later = f"(({scaled} > {least}) or ({USUAL} * 0 + {least})) and on (run) ({_LAST} > {_START})"
+    later = f"(({scaled} > {least}) or ({USUAL} * 0 + {least})) and on (run) ({_LAST} > {STARTED})"
     return f"({later}) or on (run) ({PROGRESS} * 0 + {limit('first_version_seconds')})"
 
 
@@ -70,7 +69,7 @@ def _waited() -> str:
 
 def _stalled() -> str:
     pausing = [
-        f"unless on (run) ({once(selector(family, _PAUSES))} == 1)"
+        f"unless on (run) ({latest(selector(family, _PAUSES))} == 1)"
         for family in (catalog.TRAINER_STATE, catalog.ROLLOUTER_STATE)
     ]
     return f"{WAITED} > {LIMIT} and on (run) {RUNNING} {' '.join(pausing)}"
@@ -100,12 +99,12 @@ def _averaged(family: Family, *reported: Family) -> str:
 RECORDINGS: Final = (
     Recording(
         record=RUNNING,
-        expr=once(selector(catalog.RUN_STATUS, 'status="running"')) + " == 1",
+        expr=latest(selector(catalog.RUN_STATUS, 'status="running"')) + " == 1",
         why="the gate of every alert on what a run does",
     ),
     Recording(
         record=PROGRESS,
-        expr=f"({_LAST} > {_START}) or {_START}",
+        expr=f"({_LAST} > {STARTED}) or {STARTED}",
         why="when the newest version of this attempt came, or else when the attempt began",
     ),
     Recording(record=USUAL, expr=_usual(), why="the usual time between two versions, whatever goes on now"),
@@ -126,8 +125,8 @@ RECORDINGS: Final = (
     ),
     Recording(
         record=SETTLED,
-        expr=f"{RUNNING} and on (run) (time() - {_START} > {limit('warm_up_seconds')})"
-        f" unless on (run) (time() - {_START} < {USUAL} * {limit('stall_factor')})",
+        expr=f"{RUNNING} and on (run) (time() - {STARTED} > {limit('warm_up_seconds')})"
+        f" unless on (run) (time() - {STARTED} < {USUAL} * {limit('stall_factor')})",
         why="runs past their warm-up, of which ratios say something",
     ),
     Recording(

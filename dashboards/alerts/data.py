@@ -7,7 +7,7 @@ catalogue are watched where others computed a value: the reported families of fo
 from collections.abc import Callable
 from typing import Final
 
-from dashboards.alert import Alert, happened, least, listed, running
+from dashboards.alert import Alert, happened, latest, least, listed, running
 from dashboards.promql import once, selector
 from dashboards.thresholds import limit
 from exporter import catalog
@@ -28,7 +28,7 @@ def _reported(wanted: Callable[[Family], bool]) -> str:
     ]
     choice = "|".join(sorted(names))
     found = f'{{__name__=~"{PREFIX}reported_({choice})"}}'
-    return once(f'label_replace({found}, "metric", "$$1", "__name__", "(.+)")')
+    return once(f'label_replace(last_over_time({found}[$bridge]), "metric", "$$1", "__name__", "(.+)")')
 
 
 def _is_ratio(family: Family) -> bool:
@@ -52,7 +52,7 @@ def _counts_versions(family: Family) -> bool:
 def _longer(part: Family, whole: Family) -> str:
     """Where a reported part is longer than the whole that was reported with it."""
     names = [f"{PREFIX}reported_{family.name.removeprefix(PREFIX)}" for family in (part, whole)]
-    return f"{once(names[0])} > {once(names[1])} * (1 + {limit('range_tolerance_ratio')})"
+    return f"{latest(names[0])} > {latest(names[1])} * (1 + {limit('range_tolerance_ratio')})"
 
 
 _RATIOS: Final = _reported(_is_ratio)

@@ -2,13 +2,12 @@
 
 from typing import Final
 
-from dashboards.alert import Alert, running
+from dashboards.alert import Alert, latest, running
 from dashboards.promql import increase, once, rate, selector
 from dashboards.thresholds import limit
 from exporter import catalog
 
 _BUILD: Final = selector(catalog.BUILD_INFO)
-_EACH_JOB: Final = "max without (version)"
 
 ALERTS: Final = (
     Alert(
@@ -21,7 +20,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLExporterDown",
         severity="critical",
-        expr=f"{_EACH_JOB} ({once(f'last_over_time({_BUILD}[$day])')}) unless {_EACH_JOB} ({once(_BUILD)})",
+        expr=f"{once(f'last_over_time({_BUILD}[$day])', 'version')} unless {once(_BUILD, 'version')}",
         hold="lasting",
         summary="No exporter of job {{ $labels.job }} answers",
         description="No metrics of any run of job {{ $labels.job }} arrive: nothing else can alert.",
@@ -29,8 +28,8 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLExporterReplicaDown",
         severity="warning",
-        expr=f"up == 0 and on (job, instance) last_over_time({_BUILD}[$memory])",
-        hold="lasting",
+        expr=f"max_over_time(up[$bridge]) == 0 and on (job, instance) last_over_time({_BUILD}[$memory])",
+        hold="brief",
         summary="Exporter {{ $labels.instance }} does not answer",
         description="Scrapes of {{ $labels.instance }} (job {{ $labels.job }}) fail.",
     ),
@@ -66,7 +65,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLWebConfigRejected",
         severity="warning",
-        expr=f"{once(selector(catalog.WEB_CONFIG_RELOAD_FAILED))} > 0",
+        expr=f"{latest(selector(catalog.WEB_CONFIG_RELOAD_FAILED))} > 0",
         hold="brief",
         summary="The exporter refused its changed web config file",
         description="Listener {{ $labels.listener }} goes on with what it read before.",
@@ -85,7 +84,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLPushBehind",
         severity="warning",
-        expr=f"{once(selector(catalog.PUSH_OLDEST_AGE))} > {limit('push_age_seconds')}",
+        expr=f"{latest(selector(catalog.PUSH_OLDEST_AGE))} > {limit('push_age_seconds')}",
         hold="brief",
         summary="OTLP push is behind",
         description="The oldest version that was not pushed waits for {{ $value | humanizeDuration }}.",

@@ -3,7 +3,7 @@
 from typing import Final
 
 from dashboards import dcgm
-from dashboards.alert import Alert
+from dashboards.alert import Alert, latest
 from dashboards.promql import once, rate, selector
 from dashboards.thresholds import limit
 
@@ -12,8 +12,8 @@ FATAL_XIDS: Final = (48, 62, 64, 74, 79, 95, 119, 120)
 
 _NANOSECONDS: Final = "1e9"
 _GPU: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
-_XID: Final = once(selector(dcgm.XID))
-_USED: Final = once(selector(dcgm.MEMORY_USED))
+_XID: Final = latest(selector(dcgm.XID))
+_USED: Final = latest(selector(dcgm.MEMORY_USED))
 _THERE: Final = selector(dcgm.TEMPERATURE)
 _PLACE: Final = f"{dcgm.HOST_LABEL}, gpu"
 
@@ -30,8 +30,8 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLGPUMissing",
         severity="critical",
-        expr=f"group by ({_PLACE}) (last_over_time({_THERE}[$memory])) unless on ({_PLACE}) {_THERE}"
-        f" and on ({dcgm.HOST_LABEL}) {_THERE}",
+        expr=f"group by ({_PLACE}) (last_over_time({_THERE}[$memory])) unless on ({_PLACE}) {latest(_THERE)}"
+        f" and on ({dcgm.HOST_LABEL}) {latest(_THERE)}",
         hold="lasting",
         summary=f"{_GPU} is gone",
         description=f"{_GPU} was there, and is gone, while others of the host are still seen.",
@@ -49,7 +49,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLGPUMemoryFull",
         severity="warning",
-        expr=f"{_USED} / ({_USED} + {once(selector(dcgm.MEMORY_FREE))}) > {limit('gpu_memory_ratio')}",
+        expr=f"{_USED} / ({_USED} + {latest(selector(dcgm.MEMORY_FREE))}) > {limit('gpu_memory_ratio')}",
         hold="sustained",
         keep="flapping",
         summary=f"{_GPU} has no memory left",

@@ -2,18 +2,17 @@
 
 from typing import Final
 
-from dashboards.alert import Alert, least, running
+from dashboards.alert import STARTED, Alert, latest, running
 from dashboards.promql import once, selector
 from dashboards.recording import STALLED
 from dashboards.thresholds import limit
 from exporter import catalog
 from exporter.catalog import Family
 
-_START: Final = least(selector(catalog.ATTEMPT_START))
 _CHECKPOINT: Final = selector(catalog.LAST_CHECKPOINT)
-_STEP: Final = once(selector(catalog.LAST_TRAIN_STEP))
+_STEP: Final = latest(selector(catalog.LAST_TRAIN_STEP))
 _PAUSES: Final = 'state=~"validating|checkpointing"'
-_PARAM_VERSION: Final = once(selector(catalog.PARAM_VERSION))
+_PARAM_VERSION: Final = latest(selector(catalog.PARAM_VERSION))
 _SERVED: Final = selector(catalog.ROLLOUTER_PARAM_VERSION)
 _SYNC: Final = selector(catalog.metric_family("weight_sync", "mean"))
 _VERSION: Final = selector(catalog.TRAINER_VERSION)
@@ -36,7 +35,7 @@ def _checkpoint_old() -> str:
     least = limit("checkpoint_least_seconds")
     scaled = f"{usual} * {limit('checkpoint_factor')}"
     longest = f"({scaled} > {least} or {usual} * 0 + {least} or {last} * 0 + {limit('checkpoint_seconds')})"
-    newest = f"({once(_CHECKPOINT)} > {_START} or {_START} and on (run) {once(_CHECKPOINT)})"
+    newest = f"({latest(_CHECKPOINT)} > {STARTED} or {STARTED} and on (run) {latest(_CHECKPOINT)})"
     return f"time() - {newest} > {longest}"
 
 
@@ -92,7 +91,7 @@ ALERTS: Final = (
         name="AsyncRLRollouterBehind",
         severity="warning",
         expr=running(
-            f"{_PARAM_VERSION} - ignoring (rollouter) group_right () {once(_SERVED)}"
+            f"{_PARAM_VERSION} - ignoring (rollouter) group_right () {latest(_SERVED)}"
             f" > {limit('rollouter_lag_versions')}"
             f" unless on (run, rollouter) {once(f'changes({_SERVED}[$smooth])')} > 0"
         ),

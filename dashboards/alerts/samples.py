@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dashboards.alert import Alert, running
+from dashboards.alert import Alert, latest, running
 from dashboards.promql import increase, once, rate, selector
 from dashboards.thresholds import limit
 from exporter import catalog
@@ -28,7 +28,7 @@ ALERTS: Final = (
         severity="critical",
         expr=running(
             once(f"max_over_time({selector(_STALENESS)}[$bridge])")
-            + f" > {once(selector(catalog.STALENESS_LIMIT))}"
+            + f" > {latest(selector(catalog.STALENESS_LIMIT))}"
         ),
         keep="aftermath",
         summary="Run {{ $labels.run }} trains on samples beyond its staleness limit",

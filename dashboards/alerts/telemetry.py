@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dashboards.alert import Alert, happened, least, listed, running
+from dashboards.alert import Alert, happened, latest, least, listed, running
 from dashboards.promql import increase, once, selector
 from dashboards.thresholds import limit
 from exporter import catalog
@@ -14,7 +14,7 @@ _OFFSET: Final = selector(catalog.SOURCE_CLOCK_OFFSET)
 
 def _silent(role: str, spoke: str) -> str:
     """Sources of a role that spoke by themselves within memory, and no longer do."""
-    seen = once(selector(catalog.SOURCE_LAST_SEEN, f'role="{role}"'))
+    seen = latest(selector(catalog.SOURCE_LAST_SEEN, f'role="{role}"'))
     labels = "run, rollouter" if role == "rollouter" else "run"
     silent = f"time() - {seen} > {limit('heartbeat_seconds')}"
     return running(f"({silent}) and on ({labels}) last_over_time({spoke}[$memory])")
@@ -24,7 +24,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLRunFailed",
         severity="critical",
-        expr=once(selector(catalog.RUN_STATUS, 'status="failed"')) + " == 1",
+        expr=latest(selector(catalog.RUN_STATUS, 'status="failed"')) + " == 1",
         keep="aftermath",
         summary="Run {{ $labels.run }} failed",
         description="Its trainer or controller ended run {{ $labels.run }} with the status failed.",
@@ -32,8 +32,8 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLRunVanished",
         severity="critical",
-        expr=f"({once(f'last_over_time({_RUNNING}[$memory])')} == 1)"
-        f" unless on (run) {once(selector(catalog.RUN_STATUS))} and on (job) {selector(catalog.BUILD_INFO)}",
+        expr=f"({once(f'last_over_time({_RUNNING}[$memory])', 'status')} == 1)"
+        f" unless on (run) {latest(selector(catalog.RUN_STATUS))} and on (job) {latest(selector(catalog.BUILD_INFO))}",
         hold="lasting",
         summary="Run {{ $labels.run }} is gone from the exporter",
         description="Run {{ $labels.run }} was running, and the exporter, which is up, knows nothing of it.",
