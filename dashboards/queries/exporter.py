@@ -29,7 +29,7 @@ def _of_run(what: str, expr: str, legend: str = "{{run}}", optional: str = "") -
 
 def _events(what: str, family: Family) -> Query:
     """How often something happened, per run."""
-    return _of_run(what, total(increase(shown(family)), "run"))
+    return _of_run(what, total(increase(shown(family)), "run"), "{{run}} all")
 
 
 def _events_by(what: str, family: Family, label: str) -> Query:
@@ -44,18 +44,19 @@ def _column(what: str, expr: str) -> Query:
     return Query(id=f"exporter.{what}", expr=made, kind="instant", format="table")
 
 
-def _own(what: str, expr: str, *labels: str, optional: str = "") -> Query:
+def _own(what: str, expr: str, *labels: str, words: str = "", optional: str = "") -> Query:
     """Of each exporter itself."""
-    legend = " ".join(["{{instance}}", *(f"{{{{{label}}}}}" for label in labels)])
+    legend = " ".join(["{{instance}}", *(f"{{{{{label}}}}}" for label in labels), words]).strip()
     return Query(id=f"exporter.{what}", expr=expr, legend=legend, optional=optional)
 
 
-def _own_gauge(what: str, family: Family, *labels: str, optional: str = "") -> Query:
-    return _own(what, selector(family), *labels, optional=optional)
+def _own_gauge(what: str, family: Family, *labels: str, words: str = "", optional: str = "") -> Query:
+    return _own(what, selector(family), *labels, words=words, optional=optional)
 
 
-def _own_rate(what: str, family: Family, *labels: str, optional: str = "") -> Query:
-    return _own(what, f"rate({selector(family)}[{RATE_WINDOW}])", *labels, optional=optional)
+def _own_rate(what: str, family: Family, *labels: str, words: str = "", optional: str = "") -> Query:
+    expr = f"rate({selector(family)}[{RATE_WINDOW}])"
+    return _own(what, expr, *labels, words=words, optional=optional)
 
 
 QUERIES: Final = (
@@ -81,19 +82,25 @@ QUERIES: Final = (
     _events_by("dropped_by_sender", catalog.TELEMETRY_DROPPED, "kind"),
     _events("evicted", catalog.VERSIONS_EVICTED),
     _events("attempts_inferred", catalog.ATTEMPTS_INFERRED),
-    _of_run("unknown_spans", total(increase(shown(catalog.UNKNOWN_SPANS)), "run"), optional=_HEALTHY),
+    _of_run(
+        "unknown_spans",
+        total(increase(shown(catalog.UNKNOWN_SPANS)), "run"),
+        "{{run}} unknown spans",
+        optional=_HEALTHY,
+    ),
     _of_run("stride", once(shown(catalog.WINDOW_STRIDE))),
     # The exporter itself.
     Query(id="exporter.build", expr=selector(catalog.BUILD_INFO), legend="{{version}}", kind="instant"),
-    _own_gauge("series", catalog.PAGE_SERIES),
-    _own_gauge("series_budget", catalog.SERIES_BUDGET),
-    _own_rate("dropped_series", catalog.DROPPED_SERIES, "reason"),
-    _own_gauge("scrape_seconds", catalog.SCRAPE_SECONDS),
-    _own_gauge("render_seconds", catalog.RENDER_SECONDS),
-    _own_rate("render_errors", catalog.RENDER_ERRORS),
-    _own_rate("scrapes", catalog.SCRAPES),
+    _own_gauge("series", catalog.PAGE_SERIES, words="series"),
+    _own_gauge("series_budget", catalog.SERIES_BUDGET, words="budget"),
+    _own("series_fill", f"{selector(catalog.PAGE_SERIES)} / {selector(catalog.SERIES_BUDGET)}"),
+    _own_rate("dropped_series", catalog.DROPPED_SERIES, "reason", words="left out"),
+    _own_gauge("scrape_seconds", catalog.SCRAPE_SECONDS, words="scrape"),
+    _own_gauge("render_seconds", catalog.RENDER_SECONDS, words="render"),
+    _own_rate("render_errors", catalog.RENDER_ERRORS, words="families not written"),
+    _own_rate("scrapes", catalog.SCRAPES, words="scrapes"),
     _own_rate("requests", catalog.OTLP_REQUESTS, "signal", "status"),
-    _own_rate("unattributed", catalog.UNATTRIBUTED_RECORDS, "reason", optional=_HEALTHY),
+    _own_rate("unattributed", catalog.UNATTRIBUTED_RECORDS, "reason", words="of no run", optional=_HEALTHY),
     _own_gauge("ingest_queue", catalog.INGEST_QUEUE_BYTES),
     _own_gauge("journal", catalog.JOURNAL_BYTES),
     _own_gauge("torn_frames", catalog.JOURNAL_TORN),
