@@ -290,7 +290,7 @@ def test_c74_any_number_of_entries_is_rendered_where_it_belongs(count: int) -> N
         "tolerations": [{"key": f"key-{number}", "operator": "Exists"} for number in range(count)],
         "affinity": {"nodeAffinity": {}} if count else {},
     }
-    groups = dict.fromkeys(("head", "trainer", "rollouter", "submitter"), place)
+    groups: dict[str, Any] = dict.fromkeys(("head", "trainer", "rollouter", "submitter"), place)
     secrets = [{"name": f"pull-{number}"} for number in range(count)]
     rendered = run(chart={"imagePullSecrets": secrets}, **groups)
     for template in templates(rendered).values():
