@@ -43,7 +43,7 @@ labels:
 
 {{- define "asyncrl.serviceAccountName" -}}
 {{- $account := .Values.serviceAccount | default dict -}}
-{{- $account.name | default ($account.create | ternary (include "asyncrl.fullname" .) "default") -}}
+{{- $account.name | default ($account.create | default false | ternary (include "asyncrl.fullname" .) "default") -}}
 {{- end }}
 
 {{/* The Service that gives each pod an address. */}}

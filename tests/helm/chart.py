@@ -99,7 +99,7 @@ class Rendered:
 
 def is_test(rendered: Object) -> bool:
     """Whether only `helm test` makes this object."""
-    return rendered["metadata"].get("annotations", {}).get("helm.sh/hook") == "test"
+    return bool(rendered["metadata"].get("annotations", {}).get("helm.sh/hook") == "test")
 
 
 def render(

@@ -27,7 +27,9 @@ def test_the_network_stays_open_until_it_is_asked_for() -> None:
 
 
 def test_senders_scrapers_and_the_test_pod_are_admitted_and_nobody_else() -> None:
-    rendered = render({"networkPolicy": ON | {"ingestNamespaces": ["a", "b"], "scrapeNamespaces": ["m", "n"]}})
+    rendered = render(
+        {"networkPolicy": ON | {"ingestNamespaces": ["a", "b"], "scrapeNamespaces": ["m", "n"]}}
+    )
     policy = rendered.one("NetworkPolicy")
     assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
     assert ports_by_namespaces(policy) == [

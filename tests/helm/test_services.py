@@ -34,9 +34,9 @@ def test_with_replicas_ingest_is_at_each_pod_and_shared_out_by_no_service() -> N
 
 
 def test_the_service_has_the_type_and_annotations_that_are_asked_for() -> None:
-    service = render({"service": {"type": "LoadBalancer", "annotations": {"lb.example/internal": "true"}}}).one(
-        "Service", FULLNAME
-    )
+    service = render(
+        {"service": {"type": "LoadBalancer", "annotations": {"lb.example/internal": "true"}}}
+    ).one("Service", FULLNAME)
     assert service["spec"]["type"] == "LoadBalancer"
     assert service["metadata"]["annotations"] == {"lb.example/internal": "true"}
     assert "annotations" not in render().one("Service", FULLNAME)["metadata"]

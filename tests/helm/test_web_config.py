@@ -8,7 +8,9 @@ import yaml
 
 from tests.helm.chart import FULLNAME, HELM_MAJORS, NAMESPACE, Rendered, refusal, render
 
-CERT_MANAGER = {"tls": {"certManager": {"enabled": True, "issuerRef": {"name": "ca", "kind": "ClusterIssuer"}}}}
+CERT_MANAGER = {
+    "tls": {"certManager": {"enabled": True, "issuerRef": {"name": "ca", "kind": "ClusterIssuer"}}}
+}
 TLS_SECTION = {"cert_file": "/etc/asyncrl/tls/tls.crt", "key_file": "/etc/asyncrl/tls/tls.key"}
 
 

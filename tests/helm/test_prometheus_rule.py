@@ -1,0 +1,77 @@
+"""The PrometheusRule: the generated groups as they are, thresholds from the values, groups of one's own."""
+
+from typing import Any
+
+import yaml
+
+from tests.helm.chart import CHART, ROOT, Object, refusal, render
+
+FILE = CHART / "files" / "rules.yaml"
+THRESHOLDS = "asyncrl-thresholds"
+ON = {"enabled": True}
+
+
+def generated_groups() -> list[Object]:
+    groups: list[Object] = yaml.load(FILE.read_bytes(), Loader=yaml.CSafeLoader)["groups"]
+    return groups
+
+
+def groups(**options: Any) -> list[Object]:
+    found: list[Object] = render({"prometheusRule": ON | options}).one("PrometheusRule")["spec"]["groups"]
+    return found
+
+
+def test_the_chart_ships_what_was_generated() -> None:
+    assert FILE.read_bytes() == (ROOT / "dashboards" / "generated" / "rules.yaml").read_bytes()
+
+
+def test_there_are_no_rules_until_they_are_asked_for() -> None:
+    assert render().all("PrometheusRule") == []
+    assert groups() == generated_groups()
+
+
+def test_a_threshold_of_the_values_takes_the_place_of_the_generated_one_and_nothing_else_changes() -> None:
+    first, second, *_ = [
+        rule["record"].removeprefix("asyncrl:threshold:") for rule in generated_groups()[0]["rules"]
+    ]
+    found = groups(thresholds={first: 0.75, second: 8388608})
+    expected = generated_groups()
+    assert expected[0]["name"] == THRESHOLDS
+    expected[0]["rules"][0]["expr"] = "vector(0.75)"
+    expected[0]["rules"][1]["expr"] = "vector(8388608)"
+    assert found == expected
+
+
+def test_a_threshold_may_be_any_number() -> None:
+    names = [rule["record"].removeprefix("asyncrl:threshold:") for rule in generated_groups()[0]["rules"]]
+    values = dict(zip(names, [0, -1.5, 1e-06, 1048576, 1e21], strict=False))
+    rules = groups(thresholds=values)[0]["rules"][: len(values)]
+    said = [float(rule["expr"].removeprefix("vector(").removesuffix(")")) for rule in rules]
+    assert said == list(values.values())
+
+
+def test_a_threshold_that_no_rule_uses_is_refused_with_those_that_are() -> None:
+    said = refusal({"prometheusRule": ON | {"thresholds": {"idle": 0.5}}})
+    assert 'there is no "idle"; known are ' in said
+    assert generated_groups()[0]["rules"][0]["record"].removeprefix("asyncrl:threshold:") in said
+    assert "thresholds" in refusal({"prometheusRule": ON | {"thresholds": {"idle": "0.5"}}})
+
+
+def test_the_object_has_labels_annotations_and_namespace_and_groups_of_yours() -> None:
+    extra = [{"name": "ours", "rules": [{"record": "ours:runs:count", "expr": "count(asyncrl_run_info)"}]}]
+    rendered = render(
+        {
+            "prometheusRule": ON
+            | {
+                "labels": {"release": "prom", "team": "a"},
+                "annotations": {"note": "b"},
+                "namespace": "monitoring",
+                "extraGroups": extra,
+            }
+        }
+    )
+    rule = rendered.one("PrometheusRule")
+    assert {"release": "prom", "team": "a"}.items() <= rule["metadata"]["labels"].items()
+    assert rule["metadata"]["annotations"] == {"note": "b"}
+    assert rule["metadata"]["namespace"] == "monitoring"
+    assert rule["spec"]["groups"] == generated_groups() + extra
