@@ -1,17 +1,16 @@
 """A run from a script: a trainer, two rollouters and a queue that speak all of docs/wire.md, a version per second.
 
 run = ScriptedRun("r")
-post([exporter.otlp], run.second(HEALTHY), other.second(replace(HEALTHY, trainer_state="waiting_samples")))
+post(exporter.otlp, merge([run.second(), other.second(Second(trainer_state="weight_sync", publishes=False))]))
 
-What a run does is a `Second`, and each second may be another: so faults that our runtime does not have can be told.
+What a run does is a `Second` of script.py, each may be another: so faults that our runtime does not have can be told.
 """
 
 import math
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -20,112 +19,38 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from runtime.telemetry import schema
+from tests.integration.script import (
+    CAPACITY_RESPONSES,
+    HEALTHY,
+    IN_FLIGHT,
+    QUEUED,
+    SAMPLES_PER_STEP,
+    STEPS_PER_VERSION,
+    TOKENS_PER_STEP,
+    TRAIN_VALUES,
+    VERSIONS_PER_ANNEX,
+    Second,
+    wave,
+)
 from tests.wire import Emitter, Plain, post_raw
 
-STEPS_PER_VERSION = 2
-SAMPLES_PER_STEP = 8
-GROUP_SIZE = 4
-TOKENS_PER_STEP = 256
-CAPACITY_RESPONSES = 32
-IN_FLIGHT = 16
-QUEUED = 8
-VERSIONS_PER_ANNEX = 4
-"""Validation and checkpoint come with every fourth version."""
-
-TRAIN_VALUES: Mapping[str, float | Sequence[float]] = {
-    "reward": [0.2, 0.4, 0.6, 0.8],
-    "exact_match_ratio": 0.5,
-    "response_length": [4.0, 5.0, 6.0, 7.0],
-    "staleness": [0.0, 0.0, 1.0, 1.0],
-    "update_lag": [0.0, 1.0, 2.0, 3.0],
-    "response_span": [0.0, 0.0, 0.0, 1.0],
-    "queue_wait": [0.05, 0.1, 0.2],
-    "advantage": [-1.0, -0.5, 0.5, 1.0],
-    "importance_ratio": [0.95, 1.0, 1.05],
-    "policy_loss": 0.02,
-    "entropy": 1.2,
-    "kl_behaviour": 0.0005,
-    "kl_reference": 0.01,
-    "clip_ratio": 0.02,
-    "effective_sample_size_ratio": 0.97,
-    "grad_norm": 0.5,
-    "learning_rate": 1e-3,
-    "step": [0.35],
-    "tokens_per_second": TOKENS_PER_STEP / 0.35,
-    "mfu_ratio": 0.3,
-    "gpu_memory_allocated_bytes": 2e9,
-}
-"""Of each train step; a list is a distribution."""
-WAVY = ("reward", "policy_loss", "entropy", "kl_behaviour", "kl_reference", "grad_norm", "step")
-"""Measured values are never twice the same: these swing by a twentieth from version to version."""
-
-
-def wave(name: str, value: float, version: int) -> float:
-    return value * (1 + 0.05 * math.sin(version)) if name in WAVY else value
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Second:
-    """What a run does in one second. The defaults are healthy and balanced."""
-
-    publishes: bool = True
-    """False: no train step and no sync, as of a trainer that waits."""
-    values: Mapping[str, float | Sequence[float] | None] = field(default_factory=dict)
-    """Other values of the train steps; None: not sent."""
-    trained_share: float = 1.0
-    """Of the consumed samples; the rest is filtered for zero variance."""
-    trainer_state: str = "training"
-    """At the end of the second, as the live gauge shows it."""
-    trainer_seconds: Mapping[str, float] = field(
-        default_factory=lambda: {
-            "waiting_samples": 0.1,
-            "assembling": 0.05,
-            "training": 0.75,
-            "weight_sync": 0.1,
-        }
-    )
-    phase_seconds: Mapping[str, float] = field(
-        default_factory=lambda: {"wait": 0.02, "transfer": 0.05, "load": 0.03}
-    )
-    """Of the weight sync, which takes their sum."""
-    rollouters: tuple[str, ...] = ("0", "1")
-    """Those that speak."""
-    rollouter_state: str = "generating"
-    rollouter_seconds: Mapping[str, float] = field(
-        default_factory=lambda: {
-            "generating": 0.8,
-            "draining": 0.1,
-            "weight_sync": 0.05,
-            "paused_staleness": 0.05,
-        }
-    )
-    utilization: float = 0.85
-    outcomes: Mapping[str, int] = field(default_factory=dict)
-    """Samples that ended otherwise than in a step, by outcome."""
-    reported: Mapping[str, float] = field(default_factory=dict)
-    """What the trainer says that it computed itself."""
-    annexes: bool = True
-    """Whether validations and checkpoints come."""
-    dropped_records: int = 0
-    """Control spans that the trainer's buffer gave up: their seqs never come."""
-    clock_seconds: float = 0.0
-    """How far the trainer's clock is ahead."""
-
-
-HEALTHY = Second()
 Requests = tuple[ExportTraceServiceRequest, ExportMetricsServiceRequest]
 
 
-def post(urls: Sequence[str], *said: Requests) -> None:
-    """What several runs say, in one request per signal to each exporter."""
+def merge(said: Iterable[Requests]) -> Requests:
+    """What several runs say, in one request per signal."""
     traces, metrics = ExportTraceServiceRequest(), ExportMetricsServiceRequest()
     for of_run in said:
         traces.MergeFrom(of_run[0])
         metrics.MergeFrom(of_run[1])
-    for url in urls:
-        for signal, request in (("traces", traces), ("metrics", metrics)):
-            answer = post_raw(url, request.SerializeToString(), signal=signal)
-            assert answer.status == 200, answer
+    return traces, metrics
+
+
+def post(url: str, requests: Requests) -> None:
+    """To the exporter's OTLP listener."""
+    for signal, request in zip(("traces", "metrics"), requests, strict=True):
+        answer = post_raw(url, request.SerializeToString(), signal=signal)
+        assert answer.status == 200, answer
 
 
 def partial(name: str, values: Sequence[float]) -> Iterator[tuple[str, Plain]]:
@@ -169,6 +94,7 @@ class ScriptedRun:
         self._trainer = self._source(schema.TRAINER, "t")
         self._queue = self._source(schema.QUEUE, "q")
         self._rollouters: dict[str, Emitter] = {}
+        self._stuck_at: dict[str, int] = {}
 
     def begin(self) -> Requests:
         """The weights that training starts from."""
@@ -182,6 +108,7 @@ class ScriptedRun:
         for slot in what.rollouters:
             if slot not in self._rollouters:
                 self._rollouters[slot] = self._source(schema.ROLLOUTER_ROLE, f"r{slot}")
+        self._stuck_at = {slot: self._stuck_at.get(slot, self.version) for slot in what.stuck}
         self._trainer.seq += what.dropped_records
         spans: list[tuple[Emitter, list[Span]]] = []
         if what.publishes:
@@ -189,8 +116,8 @@ class ScriptedRun:
             spans = [(self._trainer, self._train(what))]
             spans += [(self._rollouters[slot], self._generate(slot, what)) for slot in what.rollouters]
         metrics = [
-            (self._trainer, self._trainer_metrics(what)),
-            (self._queue, self._account(what.outcomes, trained=self._consumed(what))),
+            *([(self._trainer, self._trainer_metrics(what))] if what.trainer_speaks else []),
+            (self._queue, self._account({**self._consumed(what), **what.outcomes}, what.unaccounted)),
             *((self._rollouters[slot], self._rollouter_metrics(slot, what)) for slot in what.rollouters),
         ]
         return _requests(spans, metrics)
@@ -202,6 +129,21 @@ class ScriptedRun:
         return _requests(
             [(source, [source.run_end(self.version, status)]) for source in sources], [(self._queue, account)]
         )
+
+    # ---- what a sender does wrong
+
+    def late_steps(self, count: int) -> Requests:
+        """Steps of a version that was sealed long ago."""
+        steps = range(self._steps + 1_000_000, self._steps + 1_000_000 + count)
+        return _requests([(self._trainer, [self._trainer.train_step(1, step) for step in steps])], [])
+
+    def nameless_step(self) -> Requests:
+        """A train step that does not say which."""
+        return _requests([(self._trainer, [self._trainer.span("train_step", self.version + 1)])], [])
+
+    def backward_sync(self) -> Requests:
+        """A publication of a version that was published before."""
+        return _requests([(self._trainer, [self._trainer.weight_sync(self.version - 1, 0)])], [])
 
     # ---- spans
 
@@ -233,7 +175,7 @@ class ScriptedRun:
         sync = trainer.weight_sync(
             version,
             STEPS_PER_VERSION,
-            what.rollouters,
+            what.owing,
             attributes={
                 schema.SYNC_BYTES: 1 << 20,
                 **phases,
@@ -252,7 +194,7 @@ class ScriptedRun:
             **value_attributes({"reward": [0.3, 0.5, 0.7], "exact_match_ratio": 0.5}, version),
         }
         spans = [trainer.span("generated_cohort", version - 1, said, seconds=0.0)]
-        if what.annexes and version % VERSIONS_PER_ANNEX == 0:
+        if what.checkpoints and version % VERSIONS_PER_ANNEX == 0:
             spans.append(trainer.span("validation", version, said, seconds=0.0))
             size: dict[str, Plain | None] = {schema.CHECKPOINT_BYTES: 1 << 20}
             spans.append(trainer.span("checkpoint", version, size, seconds=0.0))
@@ -325,7 +267,7 @@ class ScriptedRun:
         gauges = {
             schema.GAUGE_ROLLOUTER_DECODING: decoding if what.rollouter_state == "generating" else 0.0,
             schema.GAUGE_ROLLOUTER_CAPACITY: CAPACITY_RESPONSES,
-            schema.GAUGE_ROLLOUTER_PARAM_VERSION: self.version,
+            schema.GAUGE_ROLLOUTER_PARAM_VERSION: self._stuck_at.get(slot, self.version),
         }
         generates = what.rollouter_state in schema.ROLLOUTER_ACTIVE_STATES
         tokens = self._add(rollouter, schema.SUM_TOKENS_GENERATED, TOKENS_PER_STEP * generates, **label)
@@ -338,18 +280,18 @@ class ScriptedRun:
         return {"trained": trained, "filtered_zero_variance": consumed - trained}
 
     def _account(
-        self, outcomes: Mapping[str, int], *, trained: Mapping[str, int] | None = None, waiting: bool = True
+        self, outcomes: Mapping[str, int], unaccounted: int = 0, *, waiting: bool = True
     ) -> list[Metric]:
         """The sample account, which travels in one request: fed is the sum of all else."""
         queue = self._queue
-        ended = {**dict.fromkeys(schema.OUTCOMES, 0), **(trained or {}), **outcomes}
+        ended = {**dict.fromkeys(schema.OUTCOMES, 0), **outcomes}
         samples = [
             self._add(queue, schema.SUM_SAMPLES, count, **{schema.OUTCOME: outcome})
             for outcome, count in ended.items()
         ]
         over = sum(total for (name, _), total in self._totals.items() if name == schema.SUM_SAMPLES)
         in_flight, queued = (IN_FLIGHT, QUEUED) if waiting else (0, 0)
-        fed = over + in_flight + queued
+        fed = over + in_flight + queued + unaccounted
         sums = {
             schema.SUM_FED: fed,
             schema.SUM_GENERATED: fed - in_flight,
