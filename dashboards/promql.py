@@ -52,16 +52,27 @@ def increase(selected: str, window: str = RATE_WINDOW) -> str:
     return once(f"increase({selected}[{window}])")
 
 
-def reported(family: Family, *of_trainers: Family) -> str:
-    """What foreign trainers computed themselves for the family, or else for the others: without the label that
-    says who did, and therefore in the place of a series of ours."""
-    texts = []
-    for one in (family, *of_trainers):
-        window = f"{PREFIX}version_" if "param_version" in one.labels else PREFIX
-        name = f"{window}{REPORTED}{one.name.removeprefix(window)}"
-        chosen = [_chosen(label) for label in BOARD_LABELS if label in one.labels and label != "rollouter"]
-        texts.append(once(_series(name, chosen), "source"))
-    return " or ".join(texts)
+def average(selected: str) -> str:
+    """A gauge averaged over the rate window, once."""
+    return once(f"avg_over_time({selected}[{RATE_WINDOW}])")
+
+
+def over_range(selected: str) -> str:
+    """The last value of each series within the time range of the board: what was on the page at any time of it."""
+    return f"last_over_time({selected}[$__range])"
+
+
+def reported_selector(family: Family) -> str:
+    """What foreign trainers computed themselves for the family, per `source` and never per rollouter."""
+    window = f"{PREFIX}version_" if "param_version" in family.labels else PREFIX
+    chosen = [_chosen(label) for label in BOARD_LABELS if label in family.labels and label != "rollouter"]
+    return _series(f"{window}{REPORTED}{family.name.removeprefix(window)}", chosen)
+
+
+def reported(*families: Family) -> str:
+    """The first of the families that a foreign trainer reports: without its label `source`, and therefore in the
+    place of a series of ours."""
+    return " or ".join(once(reported_selector(family), "source") for family in families)
 
 
 def is_reported(expr: str) -> bool:
@@ -96,9 +107,9 @@ def share(series: str, label: str, *labels: str) -> str:
 
 
 def quantile(q: float, family: Family, *labels: str) -> str:
-    """A quantile of what a histogram took up within the rate window."""
+    """A quantile of what a histogram took up within the rate window; absent, and not NaN, if that is nothing."""
     buckets = rate(shown(family, suffix="_bucket"))
-    return f"histogram_quantile({q:g}, {total(buckets, *labels, 'le')})"
+    return f"(histogram_quantile({q:g}, {total(buckets, *labels, 'le')}) > -Inf)"
 
 
 def code(family: Family, label: str, values: Sequence[str]) -> str:

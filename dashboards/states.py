@@ -15,6 +15,9 @@ class States(msgspec.Struct, frozen=True, kw_only=True):
 
     label: str
     colours: dict[str, str]
+    none: str = "unknown"
+    none_colour: str = "text"
+    """Of code 0: none of the values."""
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -65,6 +68,9 @@ OUTCOME: Final = _states(
 SYNC_PHASE: Final = _states(
     "phase", catalog.SYNC_PHASES, {"wait": "#ff9830", "transfer": "#5794f2", "load": "#8ab8ff"}
 )
+COMPLETE: Final = States(
+    label="complete", colours={"complete": "green"}, none="incomplete", none_colour="orange"
+)
 
 STATES: Final = {
     "run_status": RUN_STATUS,
@@ -72,5 +78,6 @@ STATES: Final = {
     "trainer_state": TRAINER_STATE,
     "outcome": OUTCOME,
     "sync_phase": SYNC_PHASE,
+    "complete": COMPLETE,
 }
 """By the name that panels use."""

@@ -10,8 +10,9 @@ from grafana_dashboards.components.templates import Templates
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models.dashboard import DashboardCursorSync
 
-from dashboards.components.panel import UID_PREFIX, Json, plain
+from dashboards.components.panel import Json, plain
 from dashboards.layout import laid_out
+from dashboards.links import UID_PREFIX
 
 TAG: Final = "asyncrl"
 TIME_RANGE: Final = ("now-3h", "now")

@@ -1,7 +1,7 @@
 """What every panel with queries has in common: its options in YAML, and what follows from its family."""
 
 import json
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 from grafana_dashboards.components.panels import PanelsItemBase
@@ -21,6 +21,7 @@ from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from dashboards.errors import DashboardError
+from dashboards.links import board_url
 from dashboards.promql import REPORTED, is_reported
 from dashboards.queries import QUERIES
 from dashboards.query import Query
@@ -33,9 +34,6 @@ Json = dict[str, Any]
 
 PROMETHEUS = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
 """The data source that the reader of a board chooses; no board knows another."""
-
-UID_PREFIX: Final = "asyncrl-"
-"""Of the boards' uids: how links and alerts name a board."""
 
 Builder = (
     timeseries.Panel
@@ -75,8 +73,8 @@ class PanelOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     states: str = ""
     colours: dict[str, str] = {}
     per_run: bool = False
-    above: str = ""
-    below: str = ""
+    above: str | float = ""
+    below: str | float = ""
     details: str = ""
 
     def chosen_queries(self) -> tuple[Query, ...]:
@@ -91,6 +89,11 @@ class PanelOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         if self.family not in FAMILY_BY_NAME:
             raise DashboardError(f"panel {self.title!r}: {self.family!r} is no family of exporter/catalog.py")
         return FAMILY_BY_NAME[self.family]
+
+    @property
+    def judged(self) -> bool:
+        """Whether some values of it are bad by a threshold."""
+        return self.above != "" or self.below != ""
 
     def shown_unit(self) -> str:
         family = self.catalogue_family()
@@ -147,9 +150,9 @@ def filled(builder: BuilderType, options: PanelOptions) -> BuilderType:
     if options.no_value:
         builder.no_value(options.no_value)
     if options.details:
-        builder.links([board_link(options.details)])
-    if options.above or options.below:
-        builder.thresholds(limits(options))
+        link = dashboard.DashboardLink(f"Board {options.details}").type(models.DashboardLinkType.LINK)
+        builder.links([link.url(board_url(options.details))])
+    builder.thresholds(limits(options))  # without any, Grafana would make 80 the border of good and bad
     if options.per_run:
         builder.repeat("run").repeat_direction("v")  # "h" would widen it to the whole board
     return builder
@@ -176,21 +179,18 @@ def limits(options: PanelOptions) -> dashboard.ThresholdsConfig:
             models.Threshold(value=None, color="red"),
             models.Threshold(value=_number(options.below), color="green"),
         ]
-    if options.above:
+    if options.above != "":
         steps.append(models.Threshold(value=_number(options.above), color="red"))
     return dashboard.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps)
 
 
-def _number(name: str) -> float:
+def _number(name: str | float) -> float:
+    """A threshold by its name, or a number that is none of the alerts'."""
+    if not isinstance(name, str):
+        return name
     if name not in THRESHOLDS:
         raise DashboardError(f"no threshold {name!r}; thresholds.py has {sorted(THRESHOLDS)}")
     return THRESHOLDS[name].number()
-
-
-def board_link(name: str) -> dashboard.DashboardLink:
-    """To another board, with the runs and the time range that are chosen here."""
-    url = f"/d/{UID_PREFIX}{name}?${{datasource:queryparam}}&${{run:queryparam}}&${{__url_time_range}}"
-    return dashboard.DashboardLink(f"Board {name}").type(models.DashboardLinkType.LINK).url(url)
 
 
 def target(query: Query) -> prometheus.Dataquery:
@@ -207,24 +207,25 @@ def target(query: Query) -> prometheus.Dataquery:
 
 def coded(states: States) -> list[models.ValueMapping]:
     """From the codes of `promql.code` to words and colours."""
-    unknown = models.ValueMappingResult(text="unknown", color="text", index=0)
-    results = {"0": unknown} | {
+    none = models.ValueMappingResult(text=states.none, color=states.none_colour, index=0)
+    results = {"0": none} | {
         str(code): models.ValueMappingResult(text=value, color=states.colours[value], index=code)
         for code, value in enumerate(states.values, 1)
     }
     return [models.ValueMap(options=results)]
 
 
-def fixed_colour(colour: str) -> models.DynamicConfigValue:
-    return models.DynamicConfigValue(id_val="color", value={"mode": "fixed", "fixedColor": colour})
+def _colour(mode: str, colour: str) -> models.DynamicConfigValue:
+    return models.DynamicConfigValue(id_val="color", value={"mode": mode, "fixedColor": colour})
 
 
 def coloured(builder: BuilderType, options: PanelOptions) -> BuilderType:
-    """Series in the colours of the states that their names end in, and in those of the panel's own."""
+    """Series in the colours of the states that their names end in, and in shades of those of the panel's own."""
     states = options.named_states()
-    of_states = dict(states.colours) if states else {}
-    for end, colour in (of_states | options.colours).items():
-        builder.override_by_regexp(named(end), [fixed_colour(colour)])
+    for state, colour in (states.colours if states else {}).items():
+        builder.override_by_regexp(named(state), [_colour("fixed", colour)])
+    for end, colour in options.colours.items():
+        builder.override_by_regexp(named(end), [_colour("shades", colour)])
     return builder
 
 
@@ -234,5 +235,5 @@ def named(end: str) -> str:
 
 
 def palette() -> dashboard.FieldColor:
-    """A series keeps its colour when others are hidden."""
-    return dashboard.FieldColor().mode(models.FieldColorModeId.PALETTE_CLASSIC_BY_NAME)
+    """The colours that are easiest to tell apart, in the order of the series."""
+    return dashboard.FieldColor().mode(models.FieldColorModeId.PALETTE_CLASSIC)

@@ -32,6 +32,6 @@ class Stat(DataPanel):
         panel.graph_mode(
             models.BigValueGraphMode.AREA if options.sparkline else models.BigValueGraphMode.NONE
         )
-        judged = states or options.above or options.below
+        judged = states or options.judged
         panel.color_mode(models.BigValueColorMode.VALUE if judged else models.BigValueColorMode.NONE)
         return panel.text_mode(options.text)

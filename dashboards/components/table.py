@@ -9,11 +9,13 @@ from grafana_foundation_sdk.models import dashboard
 
 from dashboards.components.panel import DataPanel, Json, PanelOptions, coded, filled
 from dashboards.errors import DashboardError
+from dashboards.links import LINKS
 from dashboards.states import STATES
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The value of a `query`, or a `label` of the row. `link` is where a click leads, `link_title` what it says."""
+    """The value of a `query`, or a `label` of the row. `links`, of links.py, are where a click leads.
+    With `number` a label is sorted as one."""
 
     title: str
     query: str = ""
@@ -23,8 +25,8 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     width: int = 0
     states: str = ""
     bar: bool = False
-    link: str = ""
-    link_title: str = ""
+    number: bool = False
+    links: tuple[str, ...] = ()
 
 
 class TableOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -57,6 +59,8 @@ class Table(DataPanel):
         ]
         for name, step in steps:
             panel.with_transformation(dashboard.DataTransformerConfig(id_val=name, options=step))
+        if numbers := [column.title for column in options.columns if column.number]:
+            panel.with_transformation(_numbers(numbers))
         if options.sort_by:
             panel.with_transformation(_sorted(options))
         for column in options.columns:
@@ -79,6 +83,13 @@ def _field(column: Column, options: TableOptions) -> str:
     return f"Value #{chr(ord('A') + options.queries.index(column.query))}"
 
 
+def _numbers(titles: list[str]) -> dashboard.DataTransformerConfig:
+    to_number = [{"targetField": title, "destinationType": "number"} for title in titles]
+    return dashboard.DataTransformerConfig(
+        id_val="convertFieldType", options={"conversions": to_number, "fields": {}}
+    )
+
+
 def _sorted(options: TableOptions) -> dashboard.DataTransformerConfig:
     by = {"field": options.sort_by, "desc": options.descending}
     return dashboard.DataTransformerConfig(id_val="sortBy", options={"fields": {}, "sort": [by]})
@@ -98,6 +109,7 @@ def _looks(column: Column) -> list[dashboard.DynamicConfigValue]:
     if column.bar:
         looks |= {"min": 0, "max": 1}
         looks["custom.cellOptions"] = models.TableBarGaugeCellOptions(mode=models.BarGaugeDisplayMode.BASIC)
-    if column.link:
-        looks["links"] = [{"title": column.link_title, "url": column.link, "targetBlank": True}]
+    if column.links:
+        links = [LINKS[name] for name in column.links]
+        looks["links"] = [{"title": link.title, "url": link.url, "targetBlank": True} for link in links]
     return [dashboard.DynamicConfigValue(id_val=name, value=value) for name, value in looks.items()]

@@ -43,7 +43,7 @@ class Timeseries(DataPanel):
         )
         panel.line_interpolation(interpolation).line_width(0 if options.stack else 2)
         panel.fill_opacity(STACKED_FILL_OPACITY if options.stack or options.bars else FILL_OPACITY)
-        if options.above or options.below:
+        if options.judged:
             panel.thresholds_style(
                 common.GraphThresholdsStyleConfig().mode(models.GraphThresholdsStyleMode.DASHED)
             )

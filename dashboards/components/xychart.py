@@ -5,7 +5,7 @@ table format whose rows carry the labels run, attempt and param_version. Transfo
 number, sort by it and part the runs, so that each run is a line.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from grafana_foundation_sdk.builders import xychart
 from grafana_foundation_sdk.models import dashboard
@@ -14,31 +14,35 @@ from grafana_foundation_sdk.models import xychart as models
 from dashboards.components.legend import legend, tooltip
 from dashboards.components.panel import DataPanel, Json, PanelOptions, filled, palette
 
-X = "param_version"
-LINES = ("run", "attempt")
-NAME = "${__field.labels.run} #${__field.labels.attempt}"
+X: Final = "param_version"
+RUN: Final = ("run", "attempt")
+_LINE_NAME: Final = "${__field.labels.run} #${__field.labels.attempt}"
 
 
 class XychartOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`series` names the queries' values when there are several, in their order."""
+    """`series` names the queries' values when there are several, in their order; `each` is a label besides run
+    and attempt that has a line for each of its values."""
 
     series: tuple[str, ...] = ()
-    points: bool = False
+    each: str = ""
 
 
 class Xychart(DataPanel):
-    """A line for each run and attempt, and each query."""
+    """A line for each run and attempt, and each query, under the name of all that tells it apart."""
 
     options_type: ClassVar[type[PanelOptions]] = XychartOptions
 
     def draw(self, options: Any) -> xychart.Panel:
         panel = filled(xychart.Panel(), options)
         values = _values(options)
-        for name, step in _transformations(list(values)):
+        lines = [*RUN, options.each] if options.each else [*RUN]
+        for name, step in _transformations(lines, list(values)):
             panel.with_transformation(dashboard.DataTransformerConfig(id_val=name, options=step))
         for field, words in values.items():
-            shown = f"{NAME} {words}".strip()
-            panel.override_by_name(field, [dashboard.DynamicConfigValue(id_val="displayName", value=shown)])
+            name = " ".join(
+                [_LINE_NAME, *(f"${{__field.labels.{label}}}" for label in lines[2:]), words]
+            ).strip()
+            panel.override_by_name(field, [dashboard.DynamicConfigValue(id_val="displayName", value=name)])
         version = [
             ("unit", "none"),
             ("decimals", 0),
@@ -48,7 +52,7 @@ class Xychart(DataPanel):
         ]
         panel.override_by_name(X, [dashboard.DynamicConfigValue(id_val=i, value=v) for i, v in version])
         panel.mapping(models.SeriesMapping.AUTO).series([_by_version()])
-        panel.show(models.XYShowMode.POINTS if options.points else models.XYShowMode.POINTS_AND_LINES)
+        panel.show(models.XYShowMode.POINTS_AND_LINES)
         panel.point_size(xychart.XychartFieldConfigPointSize().fixed(4)).line_width(1).fill_opacity(50)
         return panel.color_scheme(palette()).legend(legend()).tooltip(tooltip())
 
@@ -61,16 +65,16 @@ def _values(options: XychartOptions) -> dict[str, str]:
     return {f"Value #{letter}": words for letter, words in zip(letters, options.series, strict=True)}
 
 
-def _transformations(values: list[str]) -> list[tuple[str, Json]]:
+def _transformations(lines: list[str], values: list[str]) -> list[tuple[str, Json]]:
     return [
         ("merge", {}),
         (
             "convertFieldType",
             {"conversions": [{"targetField": X, "destinationType": "number"}], "fields": {}},
         ),
-        ("filterFieldsByName", {"include": {"names": [*LINES, X, *values]}}),
+        ("filterFieldsByName", {"include": {"names": [*lines, X, *values]}}),
         ("sortBy", {"fields": {}, "sort": [{"field": X}]}),
-        ("partitionByValues", {"fields": list(LINES), "keepFields": False, "naming": {"asLabels": True}}),
+        ("partitionByValues", {"fields": lines, "keepFields": False, "naming": {"asLabels": True}}),
     ]
 
 

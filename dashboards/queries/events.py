@@ -4,11 +4,20 @@ The value of a `..._timestamp_seconds` gauge is the time of the mark, in millise
 and the same mark however often it was scraped.
 """
 
+from typing import Final
+
+from dashboards.alert import PREFIX
 from dashboards.promql import once, shown
 from dashboards.query import Query
 from exporter import catalog
 
-MILLISECONDS = 1000
+MILLISECONDS: Final = 1000
+
+WATCHDOG: Final = f'alertname="{PREFIX}Watchdog"'
+OURS: Final = f'alertname=~"{PREFIX}.+",run=~"$run|"'
+"""Alerts of the chosen runs, and those that name no run."""
+FIRING: Final = f'ALERTS{{alertstate="firing",{OURS}}} unless ALERTS{{{WATCHDOG}}}'
+"""What is wrong. The Watchdog fires when all is well."""
 
 
 def _time_of(family: catalog.Family) -> str:
@@ -28,7 +37,7 @@ QUERIES = (
     Query(id="events.attempt", expr=_time_of(catalog.ATTEMPT_START)),
     Query(
         id="events.alert",
-        expr='ALERTS{alertstate="firing",alertname=~"AsyncRL.+",alertname!="AsyncRLWatchdog",run=~"$run|"}',
+        expr=FIRING,
         optional="nothing fires while all is well",
     ),
 )
