@@ -77,7 +77,8 @@ class Rendered:
 
     def settings(self) -> dict[str, Any]:
         """The configuration file of the exporter."""
-        loaded: dict[str, Any] = yaml.safe_load(self.one("ConfigMap", FULLNAME)["data"]["exporter.yml"])
+        name = self.one("StatefulSet")["metadata"]["name"]
+        loaded: dict[str, Any] = yaml.safe_load(self.one("ConfigMap", name)["data"]["exporter.yml"])
         return loaded
 
     def pod(self) -> Object:

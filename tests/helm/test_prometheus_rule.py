@@ -48,13 +48,15 @@ def test_a_threshold_may_be_any_number() -> None:
     rules = groups(thresholds=values)[0]["rules"][: len(values)]
     said = [float(rule["expr"].removeprefix("vector(").removesuffix(")")) for rule in rules]
     assert said == list(values.values())
+    by_flag = render({"prometheusRule": ON}, "--set", f"prometheusRule.thresholds.{names[0]}=0.75")
+    assert by_flag.one("PrometheusRule")["spec"]["groups"][0]["rules"][0]["expr"] == "vector(0.75)"
 
 
 def test_a_threshold_that_no_rule_uses_is_refused_with_those_that_are() -> None:
     said = refusal({"prometheusRule": ON | {"thresholds": {"idle": 0.5}}})
     assert 'there is no "idle"; known are ' in said
     assert generated_groups()[0]["rules"][0]["record"].removeprefix("asyncrl:threshold:") in said
-    assert "thresholds" in refusal({"prometheusRule": ON | {"thresholds": {"idle": "0.5"}}})
+    assert "thresholds" in refusal({"prometheusRule": ON | {"thresholds": {"idle": "much"}}})
 
 
 def test_the_object_has_labels_annotations_and_namespace_and_groups_of_yours() -> None:

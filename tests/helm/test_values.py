@@ -97,7 +97,8 @@ def test_a_chart_that_hands_down_globals_and_nulls_may_contain_this_one(major: s
 def test_the_settings_are_those_of_the_exporter() -> None:
     section = SCHEMA["properties"]["config"]["properties"]
     assert set(section) == set(SETTINGS) - OF_THE_CHART
-    for name, schema in section.items():
+    for name, reference in section.items():
+        schema = resolve(reference)
         if "enum" in schema:
             assert tuple(schema["enum"][:-1]) == CHOICES[name]
             continue
@@ -108,7 +109,7 @@ def test_the_settings_are_those_of_the_exporter() -> None:
         if "exclusiveMinimum" in schema:
             with pytest.raises(ConfigError):
                 ExporterConfig(**{name: schema["exclusiveMinimum"]})
-        whole = resolve(schema)["type"][0] == "integer"
+        whole = schema["type"][0] == "integer"
         assert whole == (SETTINGS[name] is int), name
 
 
