@@ -25,10 +25,10 @@ def code_block(language: str) -> str:
     return block[1]
 
 
-def run_example(folder: Path, otlp: str) -> None:
+def run_example(folder: Path, otlp: str, **variables: str) -> None:
     example = folder / "example.py"
     example.write_text(code_block("python"), encoding="utf-8")
-    environment = os.environ | {"OTEL_EXPORTER_OTLP_ENDPOINT": otlp}
+    environment = os.environ | variables | {"OTEL_EXPORTER_OTLP_ENDPOINT": otlp}
     done = subprocess.run(
         [sys.executable, "-P", example],
         env=environment,

@@ -1,0 +1,289 @@
+"""The images, built without a container engine, at work: under a number that nobody has, with a read-only root.
+
+The last test lays out the Ray cluster of the chart's RayJob: head, trainer and rollouter as processes of the image,
+with the start parameters, mounts and entry point that the chart renders, each on an address of its own.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.container_image import ROOT, WATCHDOG_SECONDS, Builder, Image, can_build
+from tests.dockerfile import read_dockerfile
+from tests.exporter.conftest import StartExporter, exporters
+from tests.helm.chart import render
+from tests.web_config import token_digest, write_web_config
+from tests.wire import Emitter, Scrape
+
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(3600)]
+
+OTHER_USER = "12345:12345"
+"""As some clusters give every namespace its own."""
+BUILD_TOOLS = ("pip", "pip3", "gcc", "cc", "ld", "make", "git", "curl", "wget")
+WHEELS = "/wheels"
+
+
+@pytest.fixture(scope="module")
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
+    if reason := can_build():
+        if os.environ.get("ASYNCRL_REQUIRE_ALL"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("images")
+    yield Builder(folder, run_environment={"PIP_FIND_LINKS": WHEELS})
+    shutil.rmtree(folder)  # gigabytes
+
+
+@pytest.fixture(scope="module")
+def exporter_image(builder: Builder) -> Image:
+    return builder.build("exporter")
+
+
+@pytest.fixture(scope="module")
+def runtime_image(builder: Builder) -> Image:
+    """With the build of torch that this machine would install: where it is one for CPUs, gigabytes are spared."""
+    places = [
+        "--constraint",
+        str(ROOT / "constraints.txt"),
+        "--dest",
+        str(builder.folder_in("build", WHEELS)),
+    ]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "download", "--no-deps", "torch", *places],
+        check=True,
+        capture_output=True,
+        timeout=WATCHDOG_SECONDS,
+    )
+    return builder.build("runtime")
+
+
+def folders(place: Path, *paths: str) -> dict[str, Path]:
+    """An empty folder for each path inside, that OTHER_USER may write to."""
+    made = {}
+    for path in paths:
+        made[path] = place / path.strip("/").replace("/", "-")
+        made[path].mkdir(parents=True)
+        os.chown(made[path], *map(int, OTHER_USER.split(":")))
+    return made
+
+
+@contextmanager
+def started(
+    image: Image, *words: str, writable: Mapping[str, Path], log: Path, **variables: str
+) -> Iterator[subprocess.Popen[str]]:
+    """Under OTHER_USER with a read-only root; its output goes to `log`."""
+    command = image.command(*words, user=OTHER_USER, writable=writable, variables=variables)
+    with log.open("w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, text=True, start_new_session=True)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def wait_for(condition: Any, process: subprocess.Popen[str], log: Path) -> Any:
+    """The first true answer of `condition`."""
+    deadline = time.monotonic() + WATCHDOG_SECONDS
+    while not (answer := condition()):
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.2)
+    return answer
+
+
+@pytest.mark.parametrize("target", ["exporter", "runtime"])
+def test_an_image_holds_no_tool_that_builds_or_fetches(target: str, request: pytest.FixtureRequest) -> None:
+    image: Image = request.getfixturevalue(f"{target}_image")
+    for tool in BUILD_TOOLS:
+        found = image.run("sh", "-c", f"command -v {tool}")
+        assert found.stdout == "", found.stdout
+    assert image.run("python3", "-m", "pip", "--version").returncode != 0
+
+
+def test_the_exporter_image_has_neither_torch_nor_ray(exporter_image: Image) -> None:
+    code = (
+        "from importlib.util import find_spec; print([find_spec(name) for name in ('torch', 'ray', 'numpy')])"
+    )
+    assert exporter_image.run("/opt/asyncrl/bin/python", "-c", code).stdout == "[None, None, None]\n"
+    run = exporter_image.run("asyncrl", "run")
+    assert run.returncode == 2
+    assert "asyncrl-exporter[runtime]" in run.stderr
+
+
+def test_the_exporter_image_is_open_to_others_only_when_told_how(exporter_image: Image) -> None:
+    stage = read_dockerfile(ROOT / "Dockerfile")["exporter"]
+    refused = exporter_image.run(*stage.last("ENTRYPOINT").words, *stage.last("CMD").words)
+    assert refused.returncode == 2
+    (line,) = refused.stderr.splitlines()
+    assert "--web-config" in line
+
+
+def test_c77_the_exporter_image_needs_no_more_than_its_data_folder(
+    exporter_image: Image, tmp_path: Path
+) -> None:
+    """Receives, publishes, answers its health check, its history and its doctor, and ends when it is told to."""
+    writable = folders(tmp_path, "/data")
+    log = tmp_path / "log"
+    places = ("--data-dir", "/data", "--endpoints-file", "/data/endpoints.json", "--grace", "1")
+    words = ("asyncrl", "exporter", "--listen", "127.0.0.1:0", "--otlp", "127.0.0.1:0", *places)
+    with started(exporter_image, *words, writable=writable, log=log) as process:
+        endpoints_file = writable["/data"] / "endpoints.json"
+        wait_for(endpoints_file.exists, process, log)
+        endpoints = json.loads(endpoints_file.read_text())
+        emitter = Emitter(endpoints["otlp"])
+        losses = ({"policy_loss": 1.0}, {"policy_loss": 4.0})
+        assert emitter.post(*emitter.window(1, losses), emitter.run_end(1)).status == 200
+
+        def published() -> bool:
+            return Scrape(endpoints["metrics"]).value("asyncrl_policy_loss", run="r") == 2.5
+
+        wait_for(published, process, log)
+        healthcheck = json.loads(
+            read_dockerfile(ROOT / "Dockerfile")["exporter"].last("HEALTHCHECK").text.removeprefix("CMD")
+        )
+        port = endpoints["metrics"].rpartition(":")[2]
+        asked = [word.replace("9810", port) for word in healthcheck]
+        assert exporter_image.run(*asked).returncode == 0
+        urls = ("--url", endpoints["metrics"])
+        table = exporter_image.run("asyncrl", "history", "export", "r", "--format", "csv", *urls)
+        assert table.returncode == 0, table.stderr
+        header, row = (line.split(",") for line in table.stdout.splitlines())
+        assert float(row[header.index("metrics.policy_loss")]) == 2.5
+        doctor = exporter_image.run("asyncrl", "doctor", *urls, "--otlp-url", endpoints["otlp"])
+        assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 0, log.read_text()
+        assert exporter_image.run(*asked).returncode != 0
+
+
+def test_the_runtime_image_trains(runtime_image: Image, tmp_path: Path) -> None:
+    """As `docker run` would: with an exporter of its own."""
+    writable = folders(tmp_path, "/runs", "/tmp")
+    log = tmp_path / "log"
+    settings = ("run_id=r", "runs_dir=/runs", "exporter.listen=127.0.0.1:0", "exporter.otlp=127.0.0.1:0")
+    words = ["asyncrl", "run", "--versions", "2", *(word for each in settings for word in ("--set", each))]
+    with started(runtime_image, *words, writable=writable, log=log) as process:
+        assert process.wait(timeout=WATCHDOG_SECONDS) == 0, log.read_text()
+    summary = json.loads((writable["/runs"] / "r" / "summary.json").read_text())
+    assert (summary["status"], summary["versions_published"]) == ("completed", 2)
+
+
+class RayNodes:
+    """Starts processes of the image as KubeRay starts pods, on 127.0.0.2, .3, ... in place of their addresses."""
+
+    TOKEN = "a token for Ray"
+
+    def __init__(self, image: Image, place: Path, stack: ExitStack) -> None:
+        self._image = image
+        self._place = place
+        self._stack = stack
+        self._number = 1
+
+    def start(
+        self, template: Mapping[str, Any], parameters: Mapping[str, str], mounts: Mapping[str, Path]
+    ) -> str:
+        """`ray start` with the parameters of a group, ready by its own probe; the address of the node."""
+        self._number += 1
+        address = f"127.0.0.{self._number}"
+        (container,) = template["spec"]["containers"]
+        probe = container["readinessProbe"]["httpGet"]
+        head = "num-cpus" in parameters
+        join = "--head --port=16379 --dashboard-port=18265" if head else "--address=127.0.0.2:16379"
+        own = f"--node-ip-address={address} --dashboard-agent-listen-port={probe['port'] + self._number}"
+        flags = " ".join(f"--{name}={value}" for name, value in parameters.items())
+        place = self._place / address
+        log = place.with_suffix(".log")
+        writable = {**folders(place, "/tmp"), **mounts}
+        variables = {each["name"]: each["value"] for each in container["env"]} | self.environment
+        process = self._stack.enter_context(
+            started(
+                self._image,
+                *("/bin/bash", "-c", f"exec ray start --block {join} {own} {flags}"),
+                writable=writable,
+                log=log,
+                **variables,
+            )
+        )
+        url = f"http://{address}:{probe['port'] + self._number}{probe['path']}"
+        wait_for(lambda: answers(url), process, log)
+        return address
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What KubeRay adds to every container for `authOptions`."""
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.TOKEN.replace(" ", "-") * 3}
+
+
+def answers(url: str) -> bool:
+    try:
+        return requests.get(url, timeout=5).ok
+    except requests.RequestException:
+        return False
+
+
+@pytest.fixture
+def start_exporter(tmp_path: Path) -> Iterator[StartExporter]:
+    yield from exporters(tmp_path)
+
+
+def test_the_run_of_the_chart_trains_on_a_cluster_laid_out_like_its_ray_job(
+    runtime_image: Image, start_exporter: StartExporter, tmp_path: Path
+) -> None:
+    web_config = write_web_config(tmp_path / "ingest.yml", bearer_tokens={"run": token_digest("secret")})
+    exporter = start_exporter("--otlp-web-config", str(web_config), "--grace", "2")
+    run = {"enabled": True, "id": "on-ray", "trainer": {"gpus": 0}, "rollouter": {"gpus": 0}}
+    endpoints = {"telemetry": {"endpoints": [exporter.otlp]}, "versions": 2}
+    rendered = render({"run": {**run, "config": endpoints}})
+    spec = rendered.one("RayJob")["spec"]
+    (config_map,) = [each for each in rendered.all("ConfigMap") if "config.json" in each["data"]]
+    mounts = {
+        name: tmp_path / name.replace("/", "-") for name in ("/etc/asyncrl/run", "/etc/asyncrl/telemetry")
+    }
+    for folder in mounts.values():
+        folder.mkdir()
+    (mounts["/etc/asyncrl/run"] / "config.json").write_text(config_map["data"]["config.json"])
+    (mounts["/etc/asyncrl/telemetry"] / "token").write_text("secret")
+    volume = folders(tmp_path, "/runs")
+    for path in (*mounts, *volume):
+        (runtime_image.root / path.strip("/")).mkdir(parents=True, exist_ok=True)
+
+    with ExitStack() as stack:
+        nodes = RayNodes(runtime_image, tmp_path, stack)
+        cluster = spec["rayClusterSpec"]
+        head = cluster["headGroupSpec"]
+        nodes.start(head["template"], head["rayStartParams"], {})
+        for group in cluster["workerGroupSpecs"]:
+            own = volume if group["groupName"] == "trainer" else {}
+            nodes.start(group["template"], group["rayStartParams"], {**mounts, **own})
+        submit = ["ray", "job", "submit", "--address", "http://127.0.0.2:18265"]
+        submit += ["--entrypoint-resources", spec["entrypointResources"], "--", *spec["entrypoint"].split()]
+        done = runtime_image.run(
+            *submit,
+            user=OTHER_USER,
+            writable=folders(tmp_path / "submitter", "/tmp"),
+            variables=nodes.environment,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    summary = json.loads((volume["/runs"] / "on-ray" / "summary.json").read_text())
+    assert (summary["status"], summary["versions_published"]) == ("completed", 2)
+    history = requests.get(f"{exporter.metrics}/api/v1/runs/on-ray/versions", timeout=60).json()
+    assert [(each["param_version"], each["complete"]) for each in history["versions"]] == [
+        (1, True),
+        (2, True),
+    ]
