@@ -170,14 +170,13 @@ def described(options: PanelOptions) -> str:
     return "\n\n".join(parts)
 
 
-def limits(options: PanelOptions) -> dashboard.ThresholdsConfig:
-    """Red above one threshold of the alerts, below another, or both."""
-    good = models.Threshold(value=None, color="green")
-    steps = [good]
+def limits(options: PanelOptions, *, good: str = "green") -> dashboard.ThresholdsConfig:
+    """Red above one threshold of the alerts, below another, or both. Lines are drawn in the colour above them."""
+    steps = [models.Threshold(value=None, color=good)]
     if options.below:
         steps = [
             models.Threshold(value=None, color="red"),
-            models.Threshold(value=_number(options.below), color="green"),
+            models.Threshold(value=_number(options.below), color=good),
         ]
     if options.above != "":
         steps.append(models.Threshold(value=_number(options.above), color="red"))

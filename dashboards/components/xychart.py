@@ -11,12 +11,25 @@ from grafana_foundation_sdk.builders import xychart
 from grafana_foundation_sdk.models import dashboard
 from grafana_foundation_sdk.models import xychart as models
 
+from dashboards.components.axis import LINEAR, decades
 from dashboards.components.legend import legend, tooltip
 from dashboards.components.panel import DataPanel, Json, PanelOptions, filled, palette
 
 X: Final = "param_version"
 RUN: Final = ("run", "attempt")
 _LINE_NAME: Final = "${__field.labels.run} #${__field.labels.attempt}"
+_VERSION_AXIS: Final = [
+    dashboard.DynamicConfigValue(id_val=option, value=value)
+    for option, value in (
+        ("unit", "none"),
+        ("decimals", 0),
+        ("displayName", "version"),
+        # The bounds and the scale of the metric are not those of its versions.
+        ("min", None),
+        ("max", None),
+        ("custom.scaleDistribution", LINEAR),
+    )
+]
 
 
 class XychartOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,6 +38,7 @@ class XychartOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fie
 
     series: tuple[str, ...] = ()
     each: str = ""
+    logarithmic: bool = False
 
 
 class Xychart(DataPanel):
@@ -43,17 +57,12 @@ class Xychart(DataPanel):
                 [_LINE_NAME, *(f"${{__field.labels.{label}}}" for label in lines[2:]), words]
             ).strip()
             panel.override_by_name(field, [dashboard.DynamicConfigValue(id_val="displayName", value=name)])
-        version = [
-            ("unit", "none"),
-            ("decimals", 0),
-            ("displayName", "version"),
-            ("min", None),
-            ("max", None),
-        ]
-        panel.override_by_name(X, [dashboard.DynamicConfigValue(id_val=i, value=v) for i, v in version])
+        panel.override_by_name(X, _VERSION_AXIS)
         panel.mapping(models.SeriesMapping.AUTO).series([_by_version()])
         panel.show(models.XYShowMode.POINTS_AND_LINES)
         panel.point_size(xychart.XychartFieldConfigPointSize().fixed(4)).line_width(1).fill_opacity(50)
+        if options.logarithmic:
+            panel.scale_distribution(decades())
         return panel.color_scheme(palette()).legend(legend()).tooltip(tooltip())
 
 

@@ -26,6 +26,11 @@ _UNUSED: Final = f"1 - ({_USED}) or {_IDLE}"
 _UNTROUBLED: Final = "nothing of the kind has happened"
 
 
+def _spent(family: Family) -> str:
+    """The share of time in each state that there was any in."""
+    return f"{share(rate(shown(family)), 'state', 'run')} > 0"
+
+
 def _trouble(what: str, family: Family, *matchers: str) -> Query:
     """Events of one kind, where there are any."""
     counted = total(increase(shown(family, *matchers)), "run")
@@ -65,12 +70,12 @@ _WAITING: Final = (
     Query(id="overview.rollouter_side", expr=_UNUSED, legend="{{run}} rollouters"),
     Query(
         id="overview.trainer_time",
-        expr=share(rate(shown(catalog.TRAINER_STATE_SECONDS)), "state", "run"),
+        expr=_spent(catalog.TRAINER_STATE_SECONDS),
         legend="{{run}} {{state}}",
     ),
     Query(
         id="overview.rollouter_time",
-        expr=share(rate(shown(catalog.ROLLOUTER_STATE_SECONDS)), "state", "run"),
+        expr=_spent(catalog.ROLLOUTER_STATE_SECONDS),
         legend="{{run}} {{state}}",
     ),
 )
@@ -142,7 +147,6 @@ _RUNS: Final = (
     _column("version", once(shown(catalog.PARAM_VERSION))),
     _column("last_version", f"{_LAST} * {MILLISECONDS}"),
     _column("steps_per_version", once(shown(catalog.STEPS_PER_VERSION))),
-    _column("sealed", total(once(shown(catalog.VERSIONS_SEALED)), "run")),
     _column("reward", _REWARD),
     _column("exact_match", _EXACT),
     _column("staleness", _STALENESS),
