@@ -304,12 +304,15 @@ def _own(name: str, kind: Kind, help_text: str, *labels: str) -> Family:
 BUILD_INFO: Final = _own("build_info", "gauge", "Version of the exporter; always 1", "version")
 OTLP_REQUESTS: Final = _own("requests_total", "counter", "OTLP requests answered", "signal", "status")
 INGEST_QUEUE_BYTES: Final = _own("ingest_queue_bytes", "gauge", "Bytes of requests that wait for the journal; senders are told to slow down above 256 MiB")
-DROPPED_SERIES_REASONS: Final = ("series_budget", "rollouters")
+DROPPED_SERIES_REASONS: Final = ("series_budget", "rollouters", "runs")
 DROPPED_SERIES: Final = _own(
-    "dropped_series_total", "counter", "Series of versions that left the page early for the series budget, or of rollouters beyond 64 in a run", "reason"
+    "dropped_series_total",
+    "counter",
+    "Series of versions that left the page early for the series budget, of rollouters beyond 64 in a run, or of runs cut to their core",
+    "reason",
 )
 PAGE_SERIES: Final = _own("series", "gauge", "Series of the runs on the last page")
-SERIES_BUDGET: Final = _own("series_budget", "gauge", "Most series of versions that the page has at once; `--series-budget` sets it")
+SERIES_BUDGET: Final = _own("series_budget", "gauge", "Most series of runs that the page has at once; `--series-budget` sets it")
 SCRAPES: Final = _own("scrapes_total", "counter", "Pages served on /metrics")
 SCRAPE_SECONDS: Final = _own("scrape_duration_seconds", "gauge", "Time that answering the last GET /metrics took, waiting for others included")
 RENDER_SECONDS: Final = _own("render_duration_seconds", "gauge", "Time that writing the last page took")
@@ -403,7 +406,7 @@ ZERO_INITIALISED: Final[tuple[tuple[Family, tuple[str, ...]], ...]] = (
     *((LATE_RECORDS, (reason,)) for reason in LATE_REASONS),
     *((LOST_RECORDS, (role,)) for role in schema.ROLES),
     *((REJECTED_RECORDS, (reason,)) for reason in REJECT_REASONS),
-    *((family, ()) for family in (VERSIONS_EVICTED, ATTEMPTS_INFERRED, TRAIN_STEPS, SAMPLES_FED, SAMPLES_GENERATED)),
+    *((family, ()) for family in (VERSIONS_EVICTED, ATTEMPTS_INFERRED, UNKNOWN_SPANS, TRAIN_STEPS, SAMPLES_FED, SAMPLES_GENERATED)),
     *((TOKENS, (kind,)) for kind in TOKEN_KINDS),
     *((SAMPLES, (outcome,)) for outcome in schema.OUTCOMES),
     *((SYNC_PHASE_SECONDS, (phase,)) for phase in schema.SYNC_PHASES),

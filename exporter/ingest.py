@@ -14,7 +14,6 @@ import queue
 import sqlite3
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, Literal, Self
 
@@ -29,9 +28,10 @@ from exporter.journal import Event, Journal
 from exporter.ledger import Ledger
 from exporter.live import LiveGauges
 from exporter.loss_log import LossLog
+from exporter.page_budget import PageBudget
 from exporter.records import Batch, Reply
 from exporter.sealing import Seal, next_seal
-from exporter.snapshot import Snapshot, take_run
+from exporter.snapshot import RunSnapshot, Snapshot, take_run
 from exporter.state import Run, RunSummary, SealedWindow
 from exporter.version_window import VersionWindow
 from runtime.telemetry import schema
@@ -82,9 +82,12 @@ class Ingest:
         self._submitted_bytes = 0  # moved by the event loop
         self._taken_bytes = 0  # moved by the writer
         self._windows: dict[str, VersionWindow] = {}
+        self._placed = 0
+        """How many of the ledger's outbox are in their version windows already."""
+        self._runs: dict[str, RunSnapshot] = {}
+        """Whole, the oldest first."""
+        self.budget = PageBudget(config.series_budget, started=self._started)
         self._losses = LossLog()
-        self.dropped_series = Counter[str]()
-        """By reason, since the start."""
         self._undone: list[Event] = []
         """Decisions that are applied, but not yet on disk."""
         self._event_bytes = 0
@@ -156,18 +159,21 @@ class Ingest:
             [], self.ledger.outbox
         )  # what a crash kept from being stored; the rest is there already
         self.ledger.outbox.clear()
-        for name in state.runs:
-            self._load_window(name)
-        self.ledger.changed.update(state.runs)
-        self._settle()
+        for most in (1, None):  # one version of each run shows how much room is left for more
+            for name in state.runs:
+                self._load_window(name, most)
+            self.ledger.changed.update(state.runs)
+            self._settle()
         say(log, "restored", journal=self.journal.path, runs=len(state.runs), events=len(events))
         if self.journal.torn_frames:
             say(log, "journal tail torn", level=logging.WARNING, frames=self.journal.torn_frames)
 
-    def _load_window(self, name: str) -> None:
+    def _load_window(self, name: str, most: int | None) -> None:
+        self._windows.pop(name, None)
         window = self._window(name)
         newest = self.journal.newest_versions(name, 2)  # the partial one at the end, and the newest published
-        most = self._most(newest[-1]) if newest else self.config.window_versions
+        if most is None:
+            most = self.budget.versions(name, newest[-1]) if newest else self.config.window_versions
         kept = self.journal.newest_versions(name, most, stride=window.stride)
         shown = {(sealed.attempt, sealed.version): sealed for sealed in [*kept, *newest]}
         for _, sealed in sorted(shown.items()):
@@ -264,6 +270,7 @@ class Ingest:
                 self.ledger.seal(seal, monotonic=self.ledger.arrivals.now)
                 self._undone.append(Event(kind="seal", wall=wall, body=msgspec.json.encode(seal)))
                 self._losses.say_seal(run, seal)
+            self._place()
             for kind, decision in self._decide_run(run, wall):
                 self._losses.say_decision(run, kind, wall)
                 self._carry_out(kind, decision, wall)
@@ -288,12 +295,11 @@ class Ingest:
         window = self._window(run.name)
         if not window.versions:
             return
-        early = window.trim(
-            wall=wall, scrape_interval=self.scrape_interval(), most=self._most(window.versions[-1])
-        )
+        most = self.budget.versions(run.name, window.versions[-1])
+        early = window.trim(wall=wall, scrape_interval=self.scrape_interval(), most=most)
         if early or window.stride != run.stride:
             series = early * catalog.version_series(len(window.versions[-1].rollouters))
-            self.dropped_series["series_budget"] += series
+            self.budget.dropped["series_budget"] += series
             yield "evict", RunDecision(run=run.name, count=early, stride=window.stride)
 
     def _carry_out(self, kind: str, decision: RunDecision, wall: float) -> None:
@@ -313,17 +319,24 @@ class Ingest:
             case _:
                 raise ValueError(f"unknown event {kind!r} in the journal")
 
+    def _place(self) -> None:
+        """What the ledger has put out goes into the version windows: what has to leave them for it is decided, and
+        stored, together with it, so that no crash can come between."""
+        for item in self.ledger.outbox[self._placed :]:
+            if item.run in self.ledger.state.runs and not isinstance(item, RunSummary):
+                self._window(item.run).add(item)
+                if isinstance(item, SealedWindow) and len(item.rollouters) > catalog.MAX_ROLLOUTERS:
+                    self.budget.dropped["rollouters"] += len(item.rollouters) * catalog.ROLLOUTER_SERIES
+        self._placed = len(self.ledger.outbox)
+
     def _flush(self) -> None:
         """Store the decisions and what they sealed; both stay pending until the disk takes them."""
         if self._undone or self.ledger.outbox:
             self.journal.write(self._undone, self.ledger.outbox)
             self._event_bytes += sum(len(event.body) for event in self._undone)
             self._undone.clear()
-            for item in self.ledger.outbox:
-                if item.run in self.ledger.state.runs and not isinstance(item, RunSummary):
-                    self._window(item.run).add(item)
-                    if isinstance(item, SealedWindow) and len(item.rollouters) > catalog.MAX_ROLLOUTERS:
-                        self.dropped_series["rollouters"] += len(item.rollouters) * catalog.ROLLOUTER_SERIES
+            self._place()
+            self._placed = 0
             self.ledger.outbox.clear()
 
     def _settle(self) -> None:
@@ -345,15 +358,17 @@ class Ingest:
     # ---- the page
 
     def _take_snapshot(self) -> Snapshot:
-        runs = dict(self.snapshot.runs)
-        for name in self.ledger.changed:
-            run = self.ledger.state.runs.get(name)
-            if run is None:
-                runs.pop(name, None)
-            else:
-                runs[name] = take_run(self.ledger, run, self._window(name))
+        known = self._runs
+        self._runs = {
+            name: take_run(self.ledger, run, self._window(name))
+            if name in self.ledger.changed or name not in known
+            else known[name]
+            for name, run in self.ledger.state.runs.items()
+        }
         return Snapshot(
-            runs=runs, unattributed=dict(self.ledger.state.unattributed), journal_bytes=self.journal.bytes
+            runs=self.budget.share(self._runs, now=time.time()),
+            unattributed=dict(self.ledger.state.unattributed),
+            journal_bytes=self.journal.bytes,
         )
 
     def _window(self, run: str) -> VersionWindow:
@@ -364,11 +379,6 @@ class Ingest:
                 stride=self.ledger.state.runs[run].stride,
             )
         return self._windows[run]
-
-    def _most(self, like: SealedWindow) -> int:
-        """Versions of a run on the page, all about as wide as this one, so that all runs keep to the budget."""
-        series = catalog.version_series(len(like.rollouters)) + sum(map(len, like.reported.values()))
-        return max(self.config.series_budget // (series * len(self.ledger.state.runs)), 1)
 
 
 def _answer(request: Request, outcome: Reply | JournalUnavailable) -> None:

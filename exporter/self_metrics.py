@@ -62,7 +62,7 @@ def ingest_families(ingest: Ingest) -> Iterator[Metric]:
     yield metric(catalog.JOURNAL_TORN, {(): ingest.journal.torn_frames})
     yield metric(catalog.SERIES_BUDGET, {(): ingest.config.series_budget})
     dropped: Children = {
-        (reason,): ingest.dropped_series[reason] for reason in catalog.DROPPED_SERIES_REASONS
+        (reason,): ingest.budget.dropped[reason] for reason in catalog.DROPPED_SERIES_REASONS
     }
     yield metric(catalog.DROPPED_SERIES, dropped)
 

@@ -33,6 +33,8 @@ class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     attempt: int
     ended_at: float | None
+    last_seen: float
+    """The exporter's wall clock, seconds."""
     published: int | None
     sealed: int
     open_windows: int
@@ -70,6 +72,7 @@ def take_run(ledger: Ledger, run: Run, window: VersionWindow) -> RunSnapshot:
         status=run.status,
         attempt=run.attempt,
         ended_at=run.ended_at,
+        last_seen=run.last_seen,
         published=attempt.published,
         sealed=attempt.sealed,
         open_windows=sum(open_.exists for each in run.attempts.values() for open_ in each.open.values()),

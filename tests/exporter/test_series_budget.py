@@ -10,7 +10,7 @@ from exporter.state import Clocked, Scope, SealedWindow
 from exporter.version_window import VersionWindow
 from tests.exporter.conftest import StartExporter
 from tests.page import check_page
-from tests.wire import Emitter, scrape_until
+from tests.wire import Emitter, Scrape, scrape_until
 
 BUDGET = 3000
 ROLLOUTERS = 40
@@ -68,6 +68,23 @@ def test_of_wide_versions_every_nth_is_on_the_page_and_an_evicted_one_is_counted
         assert sum("param_version" in dict(labels) for _, labels in page.samples) <= BUDGET
         exporter.stop(signal.SIGKILL)
         exporter = start_exporter("--series-budget", str(BUDGET), data_dir=exporter.data_dir)
+
+
+def test_versions_that_leave_early_are_counted_before_their_sender_is_answered(
+    start_exporter: StartExporter,
+) -> None:
+    exporter = start_exporter("--series-budget", "1000")
+    trainer = Emitter(exporter.otlp)
+    spans = [
+        span for version in range(1, VERSIONS + 1) for span in trainer.window(version, [{"policy_loss": 1.0}])
+    ]
+    assert trainer.post(*spans).rejected == 0
+    exporter.stop(signal.SIGKILL)
+    exporter = start_exporter("--series-budget", "1000", data_dir=exporter.data_dir)
+    page = Scrape(exporter.metrics)
+    shown = page.by_label("asyncrl_version_complete", "param_version", run="r")
+    assert 1 < len(shown) < VERSIONS
+    assert page.value("asyncrl_versions_evicted_early_total", run="r") == VERSIONS - len(shown)
 
 
 @settings(deadline=None)
