@@ -22,12 +22,14 @@ from tests.helm.chart import (
     NAMESPACE,
     NEWEST_KUBERNETES,
     OLDEST_KUBERNETES,
+    RELEASE,
     ROOT,
     Object,
     Rendered,
     copy_chart,
     refusal,
     render,
+    run_helm,
 )
 
 TEXT_MAP = dict[str, str]
@@ -353,6 +355,12 @@ def test_another_run_is_another_job_with_a_name_that_kuberay_takes() -> None:
         assert len(name) <= LONGEST_JOB_NAME
         assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name)
     assert settings(run())["run_id"] == "rel"
+
+
+def test_the_notes_name_the_job_whose_log_is_the_output_of_the_run() -> None:
+    options = ("--namespace", NAMESPACE, "--dry-run=client", "--set", "run.enabled=true,run.id=sort-7")
+    said = run_helm(HELM_MAJORS[-1], "install", RELEASE, str(CHART), *options).stdout
+    assert f"logs --follow job/{run(id='sort-7').one('RayJob')['metadata']['name']}" in said
 
 
 def test_no_service_of_the_exporter_selects_a_pod_of_the_run() -> None:
