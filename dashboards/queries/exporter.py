@@ -79,15 +79,11 @@ QUERIES: Final = (
     _events_by("nonfinite_by_metric", catalog.NONFINITE_VALUES, "metric"),
     _events("out_of_range", catalog.OUT_OF_RANGE),
     _events_by("out_of_range_by_metric", catalog.OUT_OF_RANGE, "metric"),
-    _events_by("dropped_by_sender", catalog.TELEMETRY_DROPPED, "kind"),
+    _events("dropped", catalog.TELEMETRY_DROPPED),
+    _events_by("dropped_by_kind", catalog.TELEMETRY_DROPPED, "kind"),
     _events("evicted", catalog.VERSIONS_EVICTED),
     _events("attempts_inferred", catalog.ATTEMPTS_INFERRED),
-    _of_run(
-        "unknown_spans",
-        total(increase(shown(catalog.UNKNOWN_SPANS)), "run"),
-        "{{run}} unknown spans",
-        optional=_HEALTHY,
-    ),
+    _of_run("unknown_spans", total(increase(shown(catalog.UNKNOWN_SPANS)), "run"), "{{run}} unknown spans"),
     _of_run("stride", once(shown(catalog.WINDOW_STRIDE))),
     # The exporter itself.
     Query(id="exporter.build", expr=selector(catalog.BUILD_INFO), legend="{{version}}", kind="instant"),

@@ -6,7 +6,7 @@ utilization of a run: what has a series for each rollouter here stands beside so
 
 from typing import Final
 
-from dashboards.promql import by, code, newest, once, quantile, rate, share, shown, total
+from dashboards.promql import average, by, code, newest, once, quantile, rate, share, shown, total
 from dashboards.query import Query
 from exporter import catalog
 from exporter.catalog import metric_family
@@ -50,12 +50,12 @@ QUERIES: Final = (
     _each("state", _STATE),
     Query(
         id="rollouters.by_state",
-        expr=total(once(shown(catalog.ROLLOUTER_STATE)), "state"),
+        expr=f"{total(average(shown(catalog.ROLLOUTER_STATE)), 'state')} > 0",
         legend="{{state}}",
     ),
     Query(
         id="rollouters.time_by_state",
-        expr=share(rate(shown(catalog.ROLLOUTER_STATE_SECONDS)), "state", "run"),
+        expr=f"{share(rate(shown(catalog.ROLLOUTER_STATE_SECONDS)), 'state', 'run')} > 0",
         legend="{{state}}",
     ),
     _line("idle", newest(catalog.ROLLOUTERS_IDLE), "all"),

@@ -19,13 +19,13 @@ def _line(what: str, expr: str, words: str = "") -> Query:
     return Query(id=f"staleness.{what}", expr=expr, legend=f"{{{{run}}}} {words}".strip())
 
 
-def _distribution(metric: str, *statistics: str) -> tuple[Query, ...]:
-    """The latest gauges of a distribution, and its 95th percentile."""
-    p95 = quantile(0.95, metric_family(metric), "run")
-    return (
-        *(_line(f"{metric}_{each}", newest(metric_family(metric, each)), each) for each in statistics),
-        _line(f"{metric}_p95", p95, "p95"),
-    )
+def _statistics(metric: str, *statistics: str) -> tuple[Query, ...]:
+    """The latest gauges of a distribution."""
+    return tuple(_line(f"{metric}_{each}", newest(metric_family(metric, each)), each) for each in statistics)
+
+
+def _p95(metric: str) -> Query:
+    return _line(f"{metric}_p95", quantile(0.95, metric_family(metric), "run"), "p95")
 
 
 def _spread(metric: str) -> Query:
@@ -36,10 +36,12 @@ def _spread(metric: str) -> Query:
 
 QUERIES: Final = (
     # How old.
-    *_distribution("staleness", "mean", "max"),
-    *_distribution("update_lag", "mean", "max"),
-    *_distribution("response_span", "mean", "max"),
-    *_distribution("queue_wait", "mean", "max"),
+    *_statistics("staleness", "mean", "max"),
+    *_statistics("update_lag", "mean", "max"),
+    *_statistics("response_span", "mean", "max"),
+    *_statistics("queue_wait", "mean", "max"),
+    _p95("staleness"),
+    _p95("queue_wait"),
     _spread("staleness"),
     _line("limit", once(shown(catalog.STALENESS_LIMIT)), "limit"),
     # What waits.
@@ -54,7 +56,9 @@ QUERIES: Final = (
     _line("fed", total(rate(shown(catalog.SAMPLES_FED)), "run"), "fed"),
     _line("generated", total(rate(shown(catalog.SAMPLES_GENERATED)), "run"), "generated"),
     _line("trained", total(rate(shown(catalog.SAMPLES, 'outcome="trained"')), "run"), "trained"),
-    Query(id="staleness.outcome_share", expr=share(_OUTCOMES, "outcome", "run"), legend="{{outcome}}"),
+    Query(
+        id="staleness.outcome_share", expr=f"{share(_OUTCOMES, 'outcome', 'run')} > 0", legend="{{outcome}}"
+    ),
     Query(
         id="staleness.thrown_away", expr=total(_THROWN_AWAY, "run", "outcome"), legend="{{run}} {{outcome}}"
     ),
@@ -62,7 +66,7 @@ QUERIES: Final = (
     _line("reissued", total(rate(shown(catalog.SAMPLES_REISSUED)), "run"), "issued again"),
     _line("duplicates", total(rate(shown(catalog.DUPLICATE_RESULTS)), "run"), "duplicate results"),
     # Is it still on policy.
-    *_distribution("importance_ratio", "mean", "min", "max", "std"),
+    *_statistics("importance_ratio", "mean", "min", "max", "std"),
     _spread("importance_ratio"),
     _line("clip_ratio", newest(metric_family("clip_ratio"))),
     _line("kl_behaviour", newest(metric_family("kl_behaviour"))),

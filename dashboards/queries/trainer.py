@@ -56,7 +56,7 @@ QUERIES: Final = (
     Query(id="trainer.state", expr=code(catalog.TRAINER_STATE, "state", catalog.TRAINER_STATES)),
     Query(
         id="trainer.time_by_state",
-        expr=share(rate(shown(catalog.TRAINER_STATE_SECONDS)), "state", "run"),
+        expr=f"{share(rate(shown(catalog.TRAINER_STATE_SECONDS)), 'state', 'run')} > 0",
         legend="{{state}}",
     ),
     Query(
