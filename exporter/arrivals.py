@@ -1,6 +1,6 @@
 """When things arrived, on this process's monotonic clock. Never stored: a restarted exporter starts its graces anew."""
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Final
 
 MAX_HEARD: Final = 10_000
@@ -19,8 +19,8 @@ class Arrivals:
         self._ends: dict[str, dict[int, float]] = {}
         self._syncs: dict[str, dict[int, dict[int, float]]] = {}
         """run -> attempt -> version -> time"""
-        self._holes: dict[str, dict[str, dict[int, float]]] = {}
-        """run -> source -> first seq -> time"""
+        self._holes: dict[str, dict[str, list[tuple[int, int, float]]]] = {}
+        """run -> source -> first seq, last seq, time; ascending"""
 
     def hear(self, run: str, source: str) -> None:
         self._heard.setdefault(run, {})[source] = self.now
@@ -44,19 +44,26 @@ class Arrivals:
     def end(self, run: str, attempt: int) -> float:
         return self._ends.get(run, {}).get(attempt, self.started)
 
-    def hole_seen(self, run: str, source: str, first: int) -> float:
-        """When the hole that begins at `first` was first seen: now, if it is new."""
-        return self._holes.setdefault(run, {}).setdefault(source, {}).setdefault(first, self.now)
+    def holes_seen(self, run: str, source: str, holes: Iterable[tuple[int, int]]) -> list[float]:
+        """When each was first seen; `holes` are all that the source has, ascending. What is left of one that was
+        filled in part is as old as that."""
+        of_run = self._holes.setdefault(run, {})
+        older = iter(of_run.pop(source, ()))
+        known = next(older, None)
+        seen = list[tuple[int, int, float]]()
+        for first, last in holes:
+            while known is not None and known[1] < first:
+                known = next(older, None)
+            since = self.now if known is None or first < known[0] else known[2]
+            seen.append((first, last, since))
+        if seen:
+            of_run[source] = seen
+        return [since for _, _, since in seen]
 
     def forget_syncs(self, run: str, attempt: int, below: int) -> None:
         times = self._syncs.get(run, {}).get(attempt, {})
         for version in [version for version in times if version < below]:
             del times[version]
-
-    def forget_holes(self, run: str, source: str, keep: set[int]) -> None:
-        times = self._holes.get(run, {}).get(source, {})
-        for first in [first for first in times if first not in keep]:
-            del times[first]
 
     def keep_sources(self, run: str, known: Container[str]) -> None:
         """Forgets sources that the ledger has forgotten, now and then."""

@@ -175,11 +175,12 @@ def _idle_holes(run: Run, arrivals: Arrivals, *, grace: float, wall: float) -> S
         if life.role == schema.TRAINER and attempt is not None and attempt.is_open:
             continue
         holes = life.holes(life.received.last)
-        arrivals.forget_holes(run.name, source_id, {first for first, _ in holes})
         overdue = [
             Hole(source_id=source_id, first=first, last=last)
-            for first, last in holes
-            if arrivals.now - arrivals.hole_seen(run.name, source_id, first) >= grace
+            for (first, last), since in zip(
+                holes, arrivals.holes_seen(run.name, source_id, holes), strict=True
+            )
+            if arrivals.now - since >= grace
         ]
         if overdue:
             return Seal(run=run.name, attempt=life.attempt, holes=tuple(overdue), wall=wall)

@@ -131,9 +131,10 @@ def test_what_is_lost_is_logged_and_nothing_is_logged_per_record(start_exporter:
     assert set(incomplete["reasons"].split(",")) == {"lost_records", "missing_rollouter"}
     (given_up,) = events(said, "run lost")
     assert given_up["run"] == "r"
-    assert (
-        len(said.splitlines()) < 12
-    )  # for 122 records, 10 of them of incomplete versions; with what asyncio's debug mode finds slow
+    ours = [
+        line for line in said.splitlines() if "seconds" not in line
+    ]  # asyncio's debug mode says what is slow
+    assert len(ours) < 12, "for 122 records, 10 of them of incomplete versions"
 
 
 def test_a_full_disk_is_logged_once_and_its_end_once(start_exporter: StartExporter) -> None:
