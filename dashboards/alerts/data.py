@@ -55,13 +55,18 @@ def _longer(part: Family, whole: Family) -> str:
     return f"{latest(names[0])} > {latest(names[1])} * (1 + {limit('range_tolerance_ratio')})"
 
 
+def _seen(family: Family) -> str:
+    """Exporter by exporter: only what one of them says at one time balances."""
+    return f"last_over_time({selector(family)}[$bridge])"
+
+
 _RATIOS: Final = _reported(_is_ratio)
 _DIFFERENCE: Final = " - ".join(
     (
-        selector(catalog.SAMPLES_FED),
-        f"sum without (outcome) ({selector(catalog.SAMPLES)})",
-        selector(catalog.SAMPLES_IN_FLIGHT),
-        selector(catalog.SAMPLES_QUEUED),
+        _seen(catalog.SAMPLES_FED),
+        f"sum without (outcome) ({_seen(catalog.SAMPLES)})",
+        _seen(catalog.SAMPLES_IN_FLIGHT),
+        _seen(catalog.SAMPLES_QUEUED),
     )
 )
 

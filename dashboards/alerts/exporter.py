@@ -36,7 +36,8 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLScrapesFailing",
         severity="warning",
-        expr=f"avg_over_time(up[$memory]) < {limit('scrape_success_ratio')} and on (job, instance) {_BUILD}",
+        expr=f"avg_over_time(up[$memory]) < {limit('scrape_success_ratio')}"
+        f" and on (job, instance) last_over_time({_BUILD}[$bridge])",
         hold="lasting",
         summary="Scrapes of exporter {{ $labels.instance }} fail now and then",
         description="{{ $value | humanizePercentage }} of the scrapes of {{ $labels.instance }} succeeded lately.",

@@ -19,8 +19,13 @@ def _lately(family: Family) -> str:
     return once(f"avg_over_time({selector(family)}[$recent])")
 
 
-def _usually(family: Family, statistic: str = "avg") -> str:
-    return once(f"{statistic}_over_time({selector(family)}[$baseline] offset $baseline_offset)")
+def _usually(family: Family) -> str:
+    """The median, which a jump that enters the baseline moves late."""
+    return once(f"quantile_over_time(0.5, {selector(family)}[$baseline] offset $baseline_offset)")
+
+
+def _spread(family: Family) -> str:
+    return once(f"stddev_over_time({selector(family)}[$baseline] offset $baseline_offset)")
 
 
 _DROP: Final = f"{_usually(_REWARD)} - {_lately(_REWARD)}"
@@ -31,7 +36,7 @@ ALERTS: Final = (
         severity="critical",
         expr=settled(
             f"{_DROP} > {limit('reward_drop_ratio')} * abs({_usually(_REWARD)})"
-            f" and {_DROP} > {limit('reward_drop_sigmas')} * {_usually(_REWARD, 'stddev')}"
+            f" and {_DROP} > {limit('reward_drop_sigmas')} * {_spread(_REWARD)}"
         ),
         hold="lasting",
         keep="aftermath",
@@ -43,7 +48,7 @@ ALERTS: Final = (
         severity="warning",
         expr=settled(
             f"{_lately(_ENTROPY)} < {limit('entropy_drop_ratio')} * {_usually(_ENTROPY)}"
-            f" unless on (run) ({_lately(_REWARD)} > {_usually(_REWARD)})"
+            f" unless on (run) ({_lately(_REWARD)} - {_usually(_REWARD)} > {_spread(_REWARD)})"
         ),
         hold="lasting",
         keep="flapping",

@@ -1,0 +1,124 @@
+"""promtool's unit tests, written by Python: rules, series by the minute, and the alerts that fire at some minutes."""
+
+import json
+import math
+import re
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.dashboards.healthy_run import STALE, Values
+from tests.prometheus import require_binary
+
+Labels = Mapping[str, str]
+PROCESSES = 2
+WATCHDOG_SECONDS = 280
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scenario:
+    """What is scraped, and exactly the alerts that fire at some minutes. `mark` is the value of a label that all
+    its series and alerts have, and those of no other: scenarios share one Prometheus."""
+
+    mark: str
+    series: Mapping[str, Values]
+    firing: Mapping[int, Collection[Labels]]
+    marked: str = "job"
+
+    def checks(self, alert: str) -> list[dict[str, Any]]:
+        return [
+            {
+                "expr": f'ALERTS{{alertstate="firing",{alert},{self.marked}="{self.mark}"}}',
+                "eval_time": f"{minute}m",
+                "exp_samples": [{"labels": alert_series(labels), "value": 1} for labels in alerts],
+            }
+            for minute, alerts in self.firing.items()
+        ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Suite:
+    """Some rules, and the scenarios that they are put to, side by side."""
+
+    name: str
+    rules: Mapping[str, Any]
+    scenarios: Sequence[Scenario]
+    alert: str = ""
+    """The alert that is looked at; all but the Watchdog if empty."""
+
+    def as_test(self) -> dict[str, Any]:
+        alert = f'alertname="{self.alert}"' if self.alert else 'alertname!="AsyncRLWatchdog"'
+        last = max(max(scenario.firing) for scenario in self.scenarios)
+        return {
+            "name": self.name,
+            "interval": "1m",
+            "input_series": [
+                {"series": name, "values": written(values, min(last, max(scenario.firing)))}
+                for scenario in self.scenarios
+                for name, values in scenario.series.items()
+            ],
+            "promql_expr_test": [check for scenario in self.scenarios for check in scenario.checks(alert)],
+        }
+
+
+def written(values: Values, last: int) -> str:
+    """The notation of promtool: a number, `_` for no sample, `stale`; repeated ones are written once."""
+    samples = [_sample(values(minute)) for minute in range(last + 1)]
+    runs: list[tuple[str, int]] = []
+    for sample in samples:
+        if runs and runs[-1][0] == sample:
+            runs[-1] = (sample, runs[-1][1] + 1)
+        else:
+            runs.append((sample, 1))
+    return " ".join(_repeated(sample, times) for sample, times in runs)
+
+
+def _sample(value: float | str | None) -> str:
+    if value is None:
+        return "_"
+    return value if isinstance(value, str) else "NaN" if math.isnan(value) else f"{value:.12g}"
+
+
+def _repeated(sample: str, times: int) -> str:
+    if times == 1 or sample in (STALE, "NaN"):  # promtool repeats neither
+        return " ".join([sample] * times)
+    return f"_x{times}" if sample == "_" else f"{sample}x{times - 1}"
+
+
+def alert_series(labels: Labels) -> str:
+    named = {"alertstate": "firing", **labels}
+    return "ALERTS{" + ",".join(f'{name}="{value}"' for name, value in named.items()) + "}"
+
+
+def run_suites(directory: Path, suites: Sequence[Suite]) -> dict[str, str]:
+    """What promtool complains of, by suite; empty where all is as expected. Its files are JSON, which is YAML."""
+    promtool = require_binary("promtool")
+    for suite in suites:
+        (directory / f"{suite.name}.rules.yaml").write_text(json.dumps(suite.rules))
+        test = {
+            "rule_files": [f"{suite.name}.rules.yaml"],
+            "evaluation_interval": suite.rules["groups"][0]["interval"],
+            "group_eval_order": [group["name"] for group in suite.rules["groups"]],
+            "tests": [suite.as_test()],
+        }
+        (directory / f"{suite.name}.test.yaml").write_text(json.dumps(test))
+    files = [f"{suite.name}.test.yaml" for suite in suites]
+    shares = [share for share in (files[i::PROCESSES] for i in range(PROCESSES)) if share]
+    running = [
+        subprocess.Popen(
+            [promtool, "test", "rules", *share],
+            cwd=directory,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for share in shares
+    ]
+    output = "".join(process.communicate(timeout=WATCHDOG_SECONDS)[0] for process in running)
+    verdicts = dict(
+        re.findall(r"Unit Testing:\s+(\S+)\.test\.yaml\n(.*?)(?=Unit Testing:|\Z)", output, re.DOTALL)
+    )
+    assert verdicts.keys() == {suite.name for suite in suites}, output
+    return {name: "" if verdict.strip() == "SUCCESS" else verdict for name, verdict in verdicts.items()}
