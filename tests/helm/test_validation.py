@@ -107,9 +107,7 @@ def custom_resources() -> list[Object]:
         for name in ("serviceMonitor", "podMonitor")
     ]
     rendered = [*(each for _, each in everything()), *monitors]
-    return [
-        each for one in rendered for each in one.objects if each["kind"] in {"Certificate", *FIELDS}
-    ]
+    return [each for one in rendered for each in one.objects if each["kind"] in {"Certificate", *FIELDS}]
 
 
 def test_the_operators_take_their_objects() -> None:
