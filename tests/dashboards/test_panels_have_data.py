@@ -1,8 +1,6 @@
 """Every target of every panel of every board returns data of two runs that say everything there is to say."""
 
-import json
 import math
-import re
 import threading
 import time
 from collections.abc import Iterator
@@ -10,26 +8,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 import requests
 
 from dashboards.queries import QUERIES
+from dashboards.rules import rules_yaml
+from tests.dashboards.board_files import ALL, BOARDS, Expression, panels
 from tests.dashboards.every_family import EveryFamily
 from tests.exporter.conftest import StartExporter
 from tests.otlp_sink import OtlpSink
-from tests.prometheus import run_prometheus
+from tests.prometheus import Alerting, run_prometheus
 from tests.wire import WATCHDOG_SECONDS
 
-BOARDS = sorted((Path(__file__).parents[2] / "dashboards" / "generated").glob("*.json"))
 DCGM_PAGE = Path(__file__).with_name("dcgm_page.txt")
 
 VERSIONS = 14
 VERSION_SECONDS = 0.5
 SCRAPE_SECONDS = 0.5
-VARIABLES = {"$__rate_interval": "3s"}
-"""Six scrapes; every other variable is All."""
+RULES_DIVISOR = 60
+"""Of the durations of rules: they are evaluated every second."""
+RATE_WINDOW = "3s"
+"""Six scrapes."""
 
 WITHOUT_DATA_TOO = {query.expr for query in QUERIES.values() if query.optional}
 
@@ -90,42 +90,40 @@ def watched(
     folder = tmp_path_factory.mktemp("prometheus")
     with OtlpSink() as sink, dcgm_exporter() as gpus:
         exporter = start_module_exporter("--grace", "0.5", "--push", sink.url, "--forward-spans", sink.url)
-        targets = [exporter.metrics, gpus]
-        with run_prometheus(folder, targets, interval_seconds=SCRAPE_SECONDS) as prometheus:
+        rules = folder / "rules.yaml"
+        rules.write_text(rules_yaml(RULES_DIVISOR), encoding="utf-8")
+        with run_prometheus(
+            folder,
+            [exporter.metrics, gpus],
+            interval_seconds=SCRAPE_SECONDS,
+            # Nobody is told; the discard port answers nothing.
+            alerting=Alerting(rules=rules, alertmanager="http://127.0.0.1:9", lookback_seconds=300),
+        ) as prometheus:
             begin = time.time()
             runs = EveryFamily(exporter.otlp)
             for version in range(1, VERSIONS + 1):
                 runs.send(version)
                 time.sleep(VERSION_SECONDS)
+            prometheus.wait_for('ALERTS{alertstate="firing",run!=""}')
             prometheus.wait_for(f'asyncrl_version_complete{{param_version="{VERSIONS}"}}')
             yield Watched(prometheus=prometheus.url, begin=begin, end=time.time())
 
 
-def panels(board: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Those of collapsed rows, too."""
-    for panel in board["panels"]:
-        yield panel
-        yield from panel.get("panels", [])
-
-
-def for_everything(expr: str) -> str:
-    """The expression with the variables of a board that shows all there is."""
-    for variable, value in VARIABLES.items():
-        expr = expr.replace(variable, value)
-    return re.sub(r"\$\{?\w+\}?", ".+", expr)
-
-
-@pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.stem)
-def test_every_target_of_every_panel_returns_data(path: Path, watched: Watched) -> None:
-    board = json.loads(path.read_text(encoding="utf-8"))
-    for panel in panels(board):
-        targets = [target["expr"] for target in panel.get("targets", [])]
-        empty = [expr for expr in targets if not watched.values(for_everything(expr))]
+@pytest.mark.parametrize("board", BOARDS)
+def test_every_target_of_every_panel_returns_data(board: str, watched: Watched) -> None:
+    for panel in panels(BOARDS[board]):
+        texts = [target["expr"] for target in panel.get("targets", [])]
+        empty = [text for text in texts if not watched.values(as_sent(text))]
         assert not set(empty) - WITHOUT_DATA_TOO, panel["title"]
-        assert not targets or len(empty) < len(targets), panel["title"]
+        assert not texts or len(empty) < len(texts), panel["title"]
 
 
-def test_a_panel_of_a_family_that_nobody_sent_has_no_data(watched: Watched) -> None:
+def as_sent(text: str) -> str:
+    """By a board that shows every run."""
+    return Expression(where="", text=text).given(ALL, rate=RATE_WINDOW, window="10m")
+
+
+def test_what_nobody_sent_has_no_data(watched: Watched) -> None:
     """Or the test above would show nothing."""
     assert not watched.values("asyncrl_no_such_family")
-    assert not watched.values('0 * asyncrl_param_version{run="nobody"}')
+    assert not watched.values('asyncrl_param_version{run="nobody"}')
