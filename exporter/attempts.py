@@ -63,14 +63,18 @@ def refuse_pending(run: Run, attempt: Attempt, wall: float) -> None:
         attempt.pending = []
 
 
-def is_late(run: Run, attempt: Attempt, record: Record, *, fills_hole: bool) -> bool:
-    """Whether a record comes after its attempt. An annex never does, nor the end of a source that ends no run."""
+def late_reason(run: Run, attempt: Attempt, record: Record, *, fills_hole: bool) -> str | None:
+    """Why a record comes after its attempt, one of `catalog.LATE_REASONS`; None if it does not. An annex never does,
+    nor the end of a source that ends no run."""
     replaced = attempt.number < run.attempt
     if record.kind in schema.ANNEX_SPANS:
-        return False
+        return None
     if record.kind == schema.RUN_END:
-        return replaced and record.role in RUN_ENDERS
-    return replaced or (not fills_hole and _is_over(run, attempt))
+        return "attempt_over" if replaced and record.role in RUN_ENDERS else None
+    if not replaced and (fills_hole or not _is_over(run, attempt)):
+        return None
+    has_window = record.kind != schema.WEIGHT_SYNC or record.steps_in_window > 0
+    return "sealed" if has_window and record.version <= attempt.sealed else "attempt_over"
 
 
 def _is_over(run: Run, attempt: Attempt) -> bool:

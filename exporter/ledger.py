@@ -12,7 +12,7 @@ from typing import Final
 
 from exporter import catalog
 from exporter.arrivals import Arrivals
-from exporter.attempts import RUN_ENDERS, find_attempt, is_late, refuse_pending
+from exporter.attempts import RUN_ENDERS, find_attempt, late_reason, refuse_pending
 from exporter.attributes import NS
 from exporter.control import Record, read_record, read_seq
 from exporter.errors import Late, Rejected
@@ -165,13 +165,13 @@ class Ledger:
             attempt = find_attempt(run, life, record, wall)
             if run.ended_at is None:
                 self.state.bring_back(run)
-            if is_late(run, attempt, record, fills_hole=fills_hole):
-                raise Late("attempt_over", f"attempt {attempt.number} of run {run.name!r} is over")
+            if late := late_reason(run, attempt, record, fills_hole=fills_hole):
+                raise Late(late, f"attempt {attempt.number} of run {run.name!r} is over")
             if record.version in attempt.annexes.get(record.kind, ()):
                 return  # a second one of its kind
             _TAKE[record.kind](self, run, attempt, life, admit_names(run, record, wall), wall)
-        except Late as late:
-            run.count(catalog.LATE_RECORDS, late.reason)
+        except Late as complaint:
+            run.count(catalog.LATE_RECORDS, complaint.reason)
             raise
         count_values(run, record, wall)
 

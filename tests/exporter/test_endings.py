@@ -72,6 +72,32 @@ def test_the_end_of_a_rollouter_after_the_run_ends_that_source_and_is_not_late()
     assert (harness.run.status, harness.count("late_records_total", "attempt_over")) == ("completed", 0)
 
 
+def test_what_a_trainer_says_behind_the_end_of_its_controller_is_late() -> None:
+    harness, t, c = Harness(), emitter("trainer", "t0"), emitter("controller", "c0")
+    harness.post(t, *losses(t, 1, [1]), t.weight_sync(1, 1), *losses(t, 2, [2]))
+    harness.post(c, c.run_end(1, "failed"))
+    partial = harness.sealed[2]
+    assert (partial.train_steps, partial.reasons) == (1, ("run_end",)), (
+        "no hole was open, so it waited for nothing"
+    )
+    assert "late (sealed)" in harness.post(t, *losses(t, 2, [3])).reason
+    assert "late (sealed)" in harness.post(t, t.weight_sync(2, 2)).reason
+    assert "late (attempt_over)" in harness.post(t, *losses(t, 3, [4])).reason
+    assert harness.sealed == {1: harness.sealed[1], 2: partial}
+    assert harness.post(t, t.span("validation", 1), t.run_end(1, "stopped")).rejected == 0
+    assert harness.run.status == "stopped"
+
+
+def test_a_hole_of_the_trainer_is_waited_for_behind_the_end_of_its_controller() -> None:
+    harness, t, c = Harness(), emitter("trainer", "t0"), emitter("controller", "c0")
+    first, missing, last = losses(t, 1, [1, 2, 3])
+    harness.post(t, first, last)
+    harness.post(c, c.run_end(0, "failed"))
+    assert harness.sealed == {}
+    assert harness.post(t, missing).rejected == 0
+    assert (harness.sealed[1].train_steps, harness.sealed[1].reasons) == (3, ("run_end",))
+
+
 @pytest.mark.parametrize("first", ["trainer", "controller"])
 def test_a_controller_speaks_only_for_a_dead_trainer(first: str) -> None:
     harness, t, c = Harness(), emitter("trainer", "t0"), emitter("controller", "c0")
