@@ -63,11 +63,23 @@ STARTED: Final = least(f"last_over_time({selector(catalog.ATTEMPT_START)}[$bridg
 
 
 def happened(event: Family) -> str:
-    """Seconds since an event of the current attempt, if it is news and no exporter of the run is without it."""
+    """Seconds since an event of the current attempt, if it is news: one exporter that saw it is enough."""
+    return _news(once(_in_this_attempt(event)))
+
+
+def missed(event: Family) -> str:
+    """The same of an event that an exporter which was away only imagines: none of the run is without it."""
+    return _news(least(_in_this_attempt(event)))
+
+
+def _in_this_attempt(event: Family) -> str:
     time_of_event, start = (
         f"last_over_time({selector(family)}[$bridge])" for family in (event, catalog.ATTEMPT_START)
     )
-    at = least(f"({time_of_event} > {start}) or {start} * 0")
+    return f"({time_of_event} > {start}) or {start} * 0"
+
+
+def _news(at: str) -> str:
     return f"time() - ({at} > 0) < {limit('event_seconds')}"
 
 

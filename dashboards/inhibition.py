@@ -73,6 +73,9 @@ INHIBITIONS: Final = (
         consequences=("AsyncRLVersionsIncomplete", "AsyncRLTrainerStarved", "AsyncRLBothSidesIdle"),
     ),
     Inhibition(
+        causes=("AsyncRLRollouterSilent",), consequences=("AsyncRLRollouterBehind",), equal=("run", "rollouter")
+    ),
+    Inhibition(
         causes=("AsyncRLReportedRatioOutOfRange", "AsyncRLReportedActiveExceedsVersion"),
         consequences=_names("waiting"),
     ),

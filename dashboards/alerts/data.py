@@ -7,7 +7,7 @@ catalogue are watched where others computed a value: the reported families of fo
 from collections.abc import Callable
 from typing import Final
 
-from dashboards.alert import Alert, happened, latest, least, listed, running
+from dashboards.alert import Alert, happened, latest, least, listed, missed, running
 from dashboards.promql import once, selector
 from dashboards.thresholds import limit
 from exporter import catalog
@@ -133,7 +133,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLVersionsIncomplete",
         severity="warning",
-        expr=happened(catalog.LAST_INCOMPLETE),
+        expr=missed(catalog.LAST_INCOMPLETE),
         summary="Versions of run {{ $labels.run }} lack records",
         description="{{ $value | humanizeDuration }} ago a version of run {{ $labels.run }} was sealed incomplete."
         " So far:"
@@ -142,7 +142,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLVersionsUnseen",
         severity="warning",
-        expr=happened(catalog.LAST_EVICTED),
+        expr=missed(catalog.LAST_EVICTED),
         summary="Versions of run {{ $labels.run }} left the page before a scrape was sure to see them",
         description="{{ $value | humanizeDuration }} ago versions of run {{ $labels.run }} left the page early;"
         " history has them.",

@@ -8,6 +8,8 @@ from dashboards.thresholds import limit
 from exporter import catalog
 
 _BUILD: Final = selector(catalog.BUILD_INFO)
+_ONE_OUTAGE: Final = 2
+"""Changes of `up` by one time away and back, of which another alert has told."""
 
 ALERTS: Final = (
     Alert(
@@ -37,6 +39,7 @@ ALERTS: Final = (
         name="AsyncRLScrapesFailing",
         severity="warning",
         expr=f"avg_over_time(up[$memory]) < {limit('scrape_success_ratio')}"
+        f" and changes(up[$memory]) > {_ONE_OUTAGE}"
         f" and on (job, instance) last_over_time({_BUILD}[$bridge])",
         hold="lasting",
         summary="Scrapes of exporter {{ $labels.instance }} fail now and then",

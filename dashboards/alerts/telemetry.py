@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dashboards.alert import Alert, happened, latest, least, listed, running
+from dashboards.alert import Alert, happened, latest, least, listed, missed, running
 from dashboards.promql import increase, once, selector
 from dashboards.thresholds import limit
 from exporter import catalog
@@ -73,6 +73,7 @@ ALERTS: Final = (
         name="AsyncRLTelemetryDropped",
         severity="warning",
         expr=increase(selector(catalog.TELEMETRY_DROPPED, 'kind="control"'), "$recent") + " > 0",
+        keep="aftermath",  # longer than what follows from it, which would be told when it is over
         summary="Run {{ $labels.run }} drops telemetry",
         description="Processes of run {{ $labels.run }} dropped {{ $value | humanize }} control records lately:"
         " their versions will be incomplete.",
@@ -80,7 +81,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLRecordsLost",
         severity="warning",
-        expr=happened(catalog.LAST_LOST),
+        expr=missed(catalog.LAST_LOST),
         summary="Records of run {{ $labels.run }} are lost",
         description="{{ $value | humanizeDuration }} ago records of run {{ $labels.run }} were given up. So far:"
         + listed("role", f"max by (role) ({selector(catalog.LOST_RECORDS, 'run=%q')}) > 0"),

@@ -4,17 +4,24 @@ from typing import Final
 
 from dashboards.alert import Alert, settled
 from dashboards.promql import once, selector
-from dashboards.recording import ROLLOUTERS_IDLE, TRAINER_WAIT
+from dashboards.recording import LIMIT, ROLLOUTERS_IDLE, TRAINER_WAIT, WAITED
 from dashboards.thresholds import limit
 from exporter import catalog
 
 _UNUSED: Final = f"1 - {once(f'avg_over_time({selector(catalog.ROLLOUTERS_UTILIZATION)}[$smooth])')}"
 
+
+def _advancing(condition: str) -> str:
+    """Where versions come. Half way to a stall nobody is to be told of one side, and of the stall a little later."""
+    overdue = f"max_over_time({WAITED}[$recent]) > {LIMIT} / 2"
+    return settled(f"({condition}) unless on (run) ({overdue})")
+
+
 ALERTS: Final = (
     Alert(
         name="AsyncRLTrainerStarved",
         severity="warning",
-        expr=settled(f"{TRAINER_WAIT} > {limit('trainer_wait_ratio')}"),
+        expr=_advancing(f"{TRAINER_WAIT} > {limit('trainer_wait_ratio')}"),
         hold="lasting",
         keep="flapping",
         summary="The trainer of run {{ $labels.run }} waits for samples",
@@ -24,7 +31,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLRolloutersIdle",
         severity="warning",
-        expr=settled(f"{ROLLOUTERS_IDLE} > {limit('rollouters_idle_ratio')}"),
+        expr=_advancing(f"{ROLLOUTERS_IDLE} > {limit('rollouters_idle_ratio')}"),
         hold="lasting",
         keep="flapping",
         summary="The rollouters of run {{ $labels.run }} are idle",
@@ -34,7 +41,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLBothSidesIdle",
         severity="warning",
-        expr=settled(
+        expr=_advancing(
             f"{TRAINER_WAIT} > {limit('both_idle_ratio')}"
             f" and on (run) ({ROLLOUTERS_IDLE} > {limit('both_idle_ratio')})"
         ),
@@ -47,7 +54,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLRolloutersUnderused",
         severity="info",
-        expr=settled(
+        expr=_advancing(
             f"({_UNUSED}) > {limit('rollouters_unused_ratio')}"
             f" unless on (run) ({ROLLOUTERS_IDLE} > {limit('rollouters_idle_ratio')})"
         ),
