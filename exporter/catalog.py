@@ -80,7 +80,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     ),
     _ratio("exact_match_ratio", "Share of consumed responses that are exactly right", weight="samples", cohort=("trainer", "annex"), board="overview"),
     Metric(
-        name="response_length", statistic="distribution", unit="tokens", low=0, cohort=("trainer", "annex"), board="versions", help="Length of the consumed responses"
+        name="response_length", statistic="distribution", unit="tokens", low=0, cohort=("trainer", "annex"), board="overview", help="Length of the consumed responses"
     ),
     Metric(
         name="staleness",
@@ -108,7 +108,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         help="Time a finished sample waited in the queue for the step that consumed it",
     ),
     # Over what entered the loss.
-    Metric(name="advantage", statistic="distribution", signed=True, board="versions", windowed=False, help="Group-relative advantage of the trained responses"),
+    Metric(name="advantage", statistic="distribution", signed=True, board="overview", windowed=False, help="Group-relative advantage of the trained responses"),
     Metric(
         name="importance_ratio",
         statistic="distribution",
@@ -116,8 +116,8 @@ METRICS: Final[tuple[Metric, ...]] = (
         board="staleness",
         help="Per-token probability ratio of the current policy to the one that generated the token",
     ),
-    Metric(name="policy_loss", statistic="mean", weight="tokens", board="versions", help="Clipped policy-gradient loss, token mean"),
-    Metric(name="entropy", statistic="mean", weight="tokens", low=0, board="versions", help="Entropy of the policy per token, in nats"),
+    Metric(name="policy_loss", statistic="mean", weight="tokens", board="overview", help="Clipped policy-gradient loss, token mean"),
+    Metric(name="entropy", statistic="mean", weight="tokens", low=0, board="overview", help="Entropy of the policy per token, in nats"),
     Metric(
         name="kl_behaviour",
         statistic="mean",
@@ -126,7 +126,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         help="KL divergence of the current policy from the generating one per token (k3 estimate), in nats",
     ),
     Metric(
-        name="kl_reference", statistic="mean", weight="tokens", board="versions", help="KL divergence of the current policy from the reference policy per token, in nats"
+        name="kl_reference", statistic="mean", weight="tokens", board="overview", help="KL divergence of the current policy from the reference policy per token, in nats"
     ),
     _ratio("clip_ratio", "Share of tokens whose probability ratio was clipped", weight="tokens", board="staleness"),
     _ratio("effective_sample_size_ratio", "Effective sample size of the importance weights over their number", weight="tokens", board="staleness"),
@@ -227,7 +227,7 @@ LAST_LOST: Final = _gauge("last_lost_records_timestamp_seconds", "When sequence 
 LAST_INCOMPLETE: Final = _gauge("last_incomplete_timestamp_seconds", "When a version was last sealed incomplete for another reason than the end of its run or attempt")
 LAST_EVICTED: Final = _gauge("last_evicted_timestamp_seconds", "When a version last left the page before its time")
 
-VERSIONS_SEALED: Final = _counter("versions_sealed_total", "Versions sealed, complete or not", "complete")
+VERSIONS_SEALED: Final = _counter("versions_sealed_total", "Versions sealed, complete or not", "complete", board="versions")
 VERSIONS_INCOMPLETE: Final = _counter("versions_incomplete_total", "Versions sealed incomplete, per reason", "reason", board="exporter")
 VERSIONS_EVICTED: Final = _counter("versions_evicted_early_total", "Versions that left the version window before a scraper was sure to see them", board="exporter")
 LATE_RECORDS: Final = _counter("late_records_total", "Records of a sealed version or an ended attempt", "reason", board="exporter")
@@ -269,7 +269,7 @@ ROLLOUTER_VERSION: Final = _gauge("rollouter_version_seconds", "Length of the ve
 ROLLOUTERS_IDLE: Final = _gauge("rollouters_idle_ratio", "Idle ratio over all rollouters, a ratio of sums", low=0, high=1)
 ROLLOUTERS_UTILIZATION: Final = _gauge("rollouters_utilization_ratio", "Utilization over all rollouters, a ratio of sums", low=0, high=1)
 TRAINER_IDLE: Final = _gauge("trainer_idle_ratio", "Share of the version in which the trainer did not train", low=0, high=1)
-TRAINER_WAIT: Final = _gauge("trainer_wait_ratio", "Share of the version in which the trainer waited for samples", low=0, high=1)
+TRAINER_WAIT: Final = _gauge("trainer_wait_ratio", "Share of the version in which the trainer waited for samples", low=0, high=1, board="trainer")
 TRAINER_ACTIVE: Final = _gauge("trainer_active_seconds", "Time of the version spent assembling and training", low=0, board="trainer")
 TRAINER_VERSION: Final = _gauge("trainer_version_seconds", "Length of the version at the trainer", low=0, board="trainer")
 

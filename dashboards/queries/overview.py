@@ -31,6 +31,24 @@ def _spent(family: Family) -> str:
     return f"{share(rate(shown(family)), 'state', 'run')} > 0"
 
 
+def _statistics(name: str, *statistics: str) -> list[Query]:
+    """A distribution of the newest version."""
+    return [
+        Query(
+            id=f"overview.{name}_{each}",
+            expr=newest(metric_family(name, each)),
+            legend=f"{{{{run}}}} {each}",
+        )
+        for each in statistics
+    ]
+
+
+def _distribution(name: str) -> Query:
+    """What comes per second, by bucket."""
+    buckets = rate(shown(metric_family(name), suffix="_bucket"))
+    return Query(id=f"overview.{name}_buckets", expr=total(buckets, "le"), legend="", format="heatmap")
+
+
 def _trouble(what: str, family: Family, *matchers: str) -> Query:
     """Events of one kind, where there are any."""
     counted = total(increase(shown(family, *matchers)), "run")
@@ -83,6 +101,14 @@ _LEARNING: Final = (
     Query(id="overview.exact_match", expr=_EXACT),
     Query(id="overview.entropy", expr=newest(metric_family("entropy"))),
     Query(id="overview.kl_behaviour", expr=newest(metric_family("kl_behaviour"))),
+)
+_MORE_LEARNING: Final = (
+    Query(id="overview.policy_loss", expr=newest(metric_family("policy_loss"))),
+    Query(id="overview.kl_reference", expr=newest(metric_family("kl_reference"))),
+    *_statistics("response_length", "mean", "max"),
+    *_statistics("reward", "mean", "min", "max", "std"),
+    *_statistics("advantage", "mean", "min", "max", "std"),
+    *(_distribution(name) for name in ("reward", "response_length", "advantage")),
 )
 _SPEED: Final = (
     Query(
@@ -139,6 +165,26 @@ _BROKEN: Final = (
         optional="nothing fires while all is well",
     ),
 )
+_EVENTS: Final = tuple(
+    Query(
+        id=f"overview.last_{what}",
+        expr=by(f"{once(shown(family))} * {MILLISECONDS}", "run"),
+        legend="",
+        kind="instant",
+        format="table",
+        optional=optional,
+    )
+    for what, family, optional in (
+        ("train_step", catalog.LAST_TRAIN_STEP, ""),
+        ("incomplete", catalog.LAST_INCOMPLETE, _UNTROUBLED),
+        ("evicted", catalog.LAST_EVICTED, _UNTROUBLED),
+        ("lost", catalog.LAST_LOST, _UNTROUBLED),
+        ("rejected", catalog.LAST_REJECTED, _UNTROUBLED),
+        ("nonfinite", catalog.LAST_NONFINITE, _UNTROUBLED),
+        ("out_of_range", catalog.LAST_OUT_OF_RANGE, _UNTROUBLED),
+        ("version_backward", catalog.LAST_BACKWARD, _UNTROUBLED),
+    )
+)
 _RUNS: Final = (
     _column("info", once(shown(catalog.RUN_INFO)), "algorithm", "model"),
     _column("status", _STATUS),
@@ -154,4 +200,13 @@ _RUNS: Final = (
     _column("rollouters_unused", _UNUSED),
 )
 
-QUERIES: tuple[Query, ...] = (*_NOW, *_WAITING, *_LEARNING, *_SPEED, *_BROKEN, *_RUNS)
+QUERIES: tuple[Query, ...] = (
+    *_NOW,
+    *_WAITING,
+    *_LEARNING,
+    *_MORE_LEARNING,
+    *_SPEED,
+    *_BROKEN,
+    *_EVENTS,
+    *_RUNS,
+)

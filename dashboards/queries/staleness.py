@@ -43,6 +43,8 @@ QUERIES: Final = (
     _p95("staleness"),
     _p95("queue_wait"),
     _spread("staleness"),
+    _spread("update_lag"),
+    _spread("response_span"),
     _line("limit", once(shown(catalog.STALENESS_LIMIT)), "limit"),
     # What waits.
     _line("queued", _QUEUED, "queued"),
