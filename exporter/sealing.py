@@ -93,8 +93,14 @@ class _Judge:
             yield "missing_rollouter"
 
     def _is_partial(self, version: int, window: OpenWindow) -> bool:
+        """Whether it is the one that the run ended in: one with steps above it was finished, and lacks its sync."""
         end = self.attempt.end
-        return end is not None and window.sync is None and version > end.version
+        return (
+            end is not None
+            and window.sync is None
+            and version > end.version
+            and not any(other > version for other, above in self.attempt.open.items() if above.exists)
+        )
 
     def _grace_is_over(self, version: int) -> bool:
         """The grace of v starts with the first of: sync v, any later sync, the run end."""

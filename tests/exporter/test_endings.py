@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from tests.exporter.ledger_harness import Harness, losses
+from tests.exporter.ledger_harness import GRACE_SECONDS, Harness, losses
 from tests.wire import Emitter
 
 
@@ -127,6 +127,27 @@ def test_a_lost_sync_that_the_run_end_speaks_of_was_published() -> None:
     assert [
         (version, window.published, window.reasons) for version, window in sorted(harness.sealed.items())
     ] == [(1, True, ()), (2, True, ("lost_records", "missing_sync")), (3, False, ("lost_records", "run_end"))]
+
+
+def test_where_versions_have_gaps_the_partial_window_is_the_one_that_its_steps_name() -> None:
+    harness, t = Harness(), emitter("trainer", "t0")
+    for number, version in enumerate((10, 20, 30), 1):
+        harness.post(t, *losses(t, version, [number]), t.weight_sync(version, 1))
+    harness.post(t, *losses(t, 40, [4]), t.run_end(30, states={"training": 3.0}))
+    assert sorted(harness.sealed) == [10, 20, 30, 40]
+    partial = harness.sealed[40]
+    assert (partial.reasons, partial.published, partial.trainer.active_ns) == (("run_end",), False, 3 * 10**9)
+
+
+def test_only_the_last_window_is_partial_the_others_lack_their_syncs() -> None:
+    harness, t = Harness(), emitter("trainer", "t0")
+    harness.post(t, *losses(t, 10, [1]), t.weight_sync(10, 1), *losses(t, 20, [2]), *losses(t, 30, [3]))
+    harness.post(t, t.run_end(10, states={"training": 3.0}))
+    harness.wait(GRACE_SECONDS)
+    found = {
+        version: (window.reasons, window.trainer.active_ns) for version, window in harness.sealed.items()
+    }
+    assert found == {10: ((), 0), 20: (("missing_sync",), 0), 30: (("run_end",), 3 * 10**9)}
 
 
 @pytest.mark.parametrize("ending", ["run_end", "attempt"])
