@@ -1,4 +1,5 @@
-"""Every target of every panel of every board returns data of two runs that say everything there is to say."""
+"""Every target of every panel of every board returns data of runs that say everything there is to say, and counts
+once what two exporters publish."""
 
 import math
 import threading
@@ -15,7 +16,8 @@ import requests
 from dashboards.queries import QUERIES
 from dashboards.rules import rules_yaml
 from tests.dashboards.board_files import ALL, BOARDS, Expression, panels
-from tests.dashboards.every_family import EveryFamily
+from tests.dashboards.every_family import OURS, EveryFamily
+from tests.dashboards.many_rollouters import MANY, SLOTS, ManyRollouters
 from tests.exporter.conftest import StartExporter
 from tests.otlp_sink import OtlpSink
 from tests.prometheus import Alerting, run_prometheus
@@ -24,12 +26,14 @@ from tests.wire import WATCHDOG_SECONDS
 DCGM_PAGE = Path(__file__).with_name("dcgm_page.txt")
 
 VERSIONS = 14
-VERSION_SECONDS = 0.5
-SCRAPE_SECONDS = 0.5
+MANY_EVERY = 3
+"""The run with many rollouters sends a version for so many of the others."""
+VERSION_SECONDS = 0.7
+SCRAPE_SECONDS = 1.0
 RULES_DIVISOR = 60
 """Of the durations of rules: they are evaluated every second."""
-RATE_WINDOW = "3s"
-"""Six scrapes."""
+RATE_WINDOW = "8s"
+"""Eight scrapes."""
 
 WITHOUT_DATA_TOO = {query.expr for query in QUERIES.values() if query.optional}
 
@@ -94,18 +98,22 @@ def watched(
         rules.write_text(rules_yaml(RULES_DIVISOR), encoding="utf-8")
         with run_prometheus(
             folder,
-            [exporter.metrics, gpus],
+            # To Prometheus, one exporter under two names is two that publish the same runs.
+            [exporter.metrics, exporter.metrics.replace("127.0.0.1", "localhost"), gpus],
             interval_seconds=SCRAPE_SECONDS,
             # Nobody is told; the discard port answers nothing.
             alerting=Alerting(rules=rules, alertmanager="http://127.0.0.1:9", lookback_seconds=300),
         ) as prometheus:
             begin = time.time()
-            runs = EveryFamily(exporter.otlp)
+            runs, many = EveryFamily(exporter.otlp), ManyRollouters(exporter.otlp)
             for version in range(1, VERSIONS + 1):
                 runs.send(version)
+                if version % MANY_EVERY == 0:
+                    many.send(version // MANY_EVERY)
                 time.sleep(VERSION_SECONDS)
             prometheus.wait_for('ALERTS{alertstate="firing",run!=""}')
-            prometheus.wait_for(f'asyncrl_version_complete{{param_version="{VERSIONS}"}}')
+            for run, last in ((OURS, VERSIONS), (MANY, VERSIONS // MANY_EVERY)):
+                prometheus.wait_for(f'asyncrl_version_complete{{run="{run}",param_version="{last}"}}')
             yield Watched(prometheus=prometheus.url, begin=begin, end=time.time())
 
 
@@ -118,12 +126,51 @@ def test_every_target_of_every_panel_returns_data(board: str, watched: Watched) 
         assert not texts or len(empty) < len(texts), panel["title"]
 
 
-def as_sent(text: str) -> str:
-    """By a board that shows every run."""
-    return Expression(where="", text=text).given(ALL, rate=RATE_WINDOW, window="10m")
+# What of the rollouters' board is per rollouter and of the newest version: 64 of them have such series.
+OF_FEW_ROLLOUTERS = {
+    QUERIES[f"rollouters.{what}"].expr
+    for what in ("most_idle", "most_unused", "each_idle", "each_utilization", "each_active", "each_version")
+}
+
+
+def test_a_run_of_more_rollouters_than_have_series_is_on_every_other_panel_of_theirs(
+    watched: Watched,
+) -> None:
+    for panel in panels(BOARDS["rollouters"]):
+        for target in panel.get("targets", []):
+            found = watched.values(as_sent(target["expr"], run=MANY))
+            assert bool(found) == (target["expr"] not in OF_FEW_ROLLOUTERS), panel["title"]
+
+
+@pytest.mark.parametrize(
+    ("query", "run", "value"),
+    [
+        ("rollouters.serving", OURS, 2),
+        ("rollouters.serving", MANY, len(SLOTS)),
+        ("rollouters.capacity", MANY, 8 * len(SLOTS)),
+        ("rollouters.run_utilization", MANY, 0.5),
+        ("rollouters.idle", MANY, 0.25),
+        ("rollouters.unused_max", MANY, 0.5),
+        ("rollouters.time_by_state", MANY, 1),
+        ("staleness.queued", OURS, 4),
+        ("staleness.queue_fill", OURS, 10 / 32),
+        ("staleness.limit", OURS, 4),
+        ("trainer.wait", OURS, 0.1 / 0.34),
+    ],
+)
+def test_a_run_that_two_exporters_publish_counts_once(
+    watched: Watched, query: str, run: str, value: float
+) -> None:
+    found = watched.values(as_sent(QUERIES[query].expr, run=run))
+    assert found[-1] == pytest.approx(value)
+
+
+def as_sent(text: str, run: str = ALL["run"]) -> str:
+    """By a board that shows these runs."""
+    return Expression(where="", text=text).given(ALL | {"run": run}, rate=RATE_WINDOW, window="10m")
 
 
 def test_what_nobody_sent_has_no_data(watched: Watched) -> None:
-    """Or the test above would show nothing."""
+    """Or the tests above would show nothing."""
     assert not watched.values("asyncrl_no_such_family")
     assert not watched.values('asyncrl_param_version{run="nobody"}')
