@@ -70,3 +70,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	npm install --silent --no-audit --no-fund --prefix $(@D) \
 	    @kubernetes-models/prometheus-operator@6.0.0 @kubernetes-models/cert-manager@6.0.0
 	touch $@
+
+.cache/checkov/installed:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet checkov==3.3.30
+	touch $@
