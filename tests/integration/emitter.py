@@ -238,11 +238,15 @@ class ScriptedRun:
         )
         spent = what.trainer_seconds if what.publishes else {what.trainer_state: 1.0}
         seconds = (
-            self._add(trainer, schema.SUM_TRAINER_STATE_SECONDS, time_in, **{schema.STATE: state})
+            self._add(trainer, schema.SUM_TRAINER_STATE_SECONDS, time_in, at, **{schema.STATE: state})
             for state, time_in in spent.items()
         )
         dropped = self._add(
-            trainer, schema.SUM_TELEMETRY_DROPPED, what.dropped_records, **{schema.DROPPED_KIND: "control"}
+            trainer,
+            schema.SUM_TELEMETRY_DROPPED,
+            what.dropped_records,
+            at,
+            **{schema.DROPPED_KIND: "control"},
         )
         return [*states, *seconds, dropped]
 
@@ -312,11 +316,11 @@ class ScriptedRun:
             *(queue.gauge(name, value) for name, value in gauges.items()),
         ]
 
-    def _add(self, source: Emitter, name: str, more: float, **labels: str) -> Metric:
+    def _add(self, source: Emitter, name: str, more: float, at: float | None = None, **labels: str) -> Metric:
         """The next point of a cumulative sum."""
         key = (name, tuple(labels.items()))
         self._totals[key] += more
-        return source.sum(name, self._totals[key], labels, start=self._started)
+        return source.sum(name, self._totals[key], labels, start=self._started, at=at)
 
     def _source(self, role: str, short: str) -> Emitter:
         source = f"{self.name}-{short}-{self._life}"

@@ -28,6 +28,7 @@ class Scenario:
     seconds: int = 25
     once: Callable[[ScriptedRun], Requests] | None = None
     """What is said besides when the fault begins."""
+    ends: bool = True
     fails: bool = False
     """The run ends as failed when the fault begins."""
     staleness_limit: int | None = None
@@ -55,7 +56,7 @@ class Player:
             return self._run.begin()
         if second == scenario.begins:
             return self._begin_fault()
-        if second >= LAST:
+        if second >= LAST and scenario.ends:
             self._over = True
             return self._run.end()
         faulty = scenario.begins < second < scenario.begins + scenario.seconds
@@ -80,6 +81,7 @@ def alerts(*names: str) -> frozenset[str]:
 _WAITING = Second(publishes=False, trainer_state="waiting_samples")
 SCENARIOS = {
     "healthy": Scenario(),
+    "endless": Scenario(ends=False),
     "resumed": Scenario(resumes=True),
     "validating": Scenario(
         fault=Second(publishes=False, trainer_state="validating", rollouter_state="validating")
@@ -96,16 +98,14 @@ SCENARIOS = {
     "incomplete": Scenario(fault=Second(rollouters=("0",)), seconds=2, alerts=alerts("VersionsIncomplete")),
     "backward": Scenario(once=ScriptedRun.backward_sync, alerts=alerts("VersionBackward")),
     "sloppy": Scenario(
-        fault=Second(clock_seconds=30, values={"clip_ratio": 1.5, "entropy": float("nan")}, unaccounted=3),
+        fault=Second(clock_seconds=30, unaccounted=3),
         once=lambda run: merge([run.late_steps(9), run.nameless_step()]),
-        alerts=alerts(
-            "ClockSkewed",
-            "NonFinite",
-            "RecordsLate",
-            "RecordsRejected",
-            "SampleAccountBroken",
-            "ValuesOutOfRange",
-        ),
+        alerts=alerts("ClockSkewed", "RecordsLate", "RecordsRejected", "SampleAccountBroken"),
+    ),
+    "nan": Scenario(
+        fault=Second(values={"clip_ratio": 1.5, "policy_loss": float("nan")}),
+        seconds=2,
+        alerts=alerts("NonFinite", "ValuesOutOfRange"),
     ),
     "foreign": Scenario(
         fault=Second(
@@ -200,7 +200,9 @@ SCENARIOS = {
         alerts=alerts("RewardCollapsed"),
     ),
     "falling-apart": Scenario(
-        fault=Second(values={"entropy": 0.05, "kl_reference": 2.0, "grad_norm": 60.0}),
+        fault=Second(
+            values={"reward": [0.1, 0.3, 0.5, 0.7], "entropy": 0.05, "kl_reference": 2.0, "grad_norm": 60.0}
+        ),
         begins=LEARNED,
         alerts=alerts("EntropyCollapsed", "KLReferenceBlownUp", "GradNormBlownUp"),
     ),

@@ -11,8 +11,8 @@ TOKENS_PER_STEP = 256
 CAPACITY_RESPONSES = 32
 IN_FLIGHT = 16
 QUEUED = 8
-VERSIONS_PER_ANNEX = 4
-"""Validation and checkpoint come with every fourth version."""
+VERSIONS_PER_ANNEX = 2
+"""Validation and checkpoint come with every second version."""
 
 TRAIN_VALUES: Mapping[str, float | Sequence[float]] = {
     "reward": [0.2, 0.4, 0.6, 0.8],

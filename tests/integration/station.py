@@ -10,18 +10,19 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import requests
 
 from dashboards.inhibition import inhibition_yaml
 from dashboards.rules import rules_yaml
-from tests.alertmanager import Pager, run_alertmanager, run_pager
+from tests.alertmanager import Notification, Pager, run_alertmanager, run_pager
 from tests.exporter.conftest import StartedExporter, StartExporter
 from tests.integration.emitter import merge, post
 from tests.integration.gpu_page import GpuPage, serve_gpu_page
-from tests.integration.scenarios import LAST, Player, Scenario
-from tests.prometheus import Alerting, Prometheus, run_prometheus
+from tests.integration.scenarios import Player, Scenario
+from tests.prometheus import WATCHDOG_SECONDS, Alerting, Prometheus, run_prometheus
 
 DIVISOR = 60
 """An hour of the shipped rules is a minute here, and Prometheus' own 5 min of looking back are 5 s."""
@@ -43,61 +44,70 @@ class Teller(threading.Thread):
         self.second = 0
         self._players = [Player(name, scenario) for name, scenario in scenarios.items()]
         self._stopping = threading.Event()
+        self._changed = threading.Condition()
 
     def run(self) -> None:
         due = time.monotonic()
-        while self.second <= LAST and not self._stopping.wait(max(due - time.monotonic(), 0.0)):
+        while not self._stopping.wait(max(due - time.monotonic(), 0.0)):
             said = merge(player.play(self.second) for player in self._players)
             for url in list(self.urls):
                 try:
                     post(url, said)
                 except requests.ConnectionError:  # it was killed: what it missed is not said again
                     continue
-            self.second += 1
+            with self._changed:
+                self.second += 1
+                self._changed.notify_all()
             due += 1.0
+
+    def wait_for(self, second: int) -> None:
+        """Returns when the scenarios have come so far."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.second >= second, 4 * WATCHDOG_SECONDS)
 
     def stop(self) -> None:
         self._stopping.set()
         self.join()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Station:
-    """The stack while it runs. The replica is started by whoever wants it."""
+    """The stack while it runs."""
 
-    def __init__(
-        self,
-        start_exporter: StartExporter,
-        exporter: StartedExporter,
-        replica_flags: tuple[str, ...],
-        prometheus: Prometheus,
-        pager: Pager,
-        teller: Teller,
-        gpus: GpuPage,
-    ) -> None:
-        self._start_exporter = start_exporter
-        self._replica_flags = replica_flags
-        self.exporter = exporter
-        self.prometheus = prometheus
-        self.pager = pager
-        self.teller = teller
-        self.gpus = gpus
+    exporter: StartedExporter
+    guarded: StartedExporter
+    """A second one: it asks senders for a token that nobody has."""
+    replica_listen: str
+    """The address at which Prometheus looks for a third, which has the same runs as the first."""
+    prometheus: Prometheus
+    pager: Pager
+    teller: Teller
+    gpus: GpuPage
 
-    def start_replica(self, data_dir: Path) -> StartedExporter:
-        """A second exporter of the same runs, at the address that Prometheus has of it."""
-        replica = self._start_exporter(
-            *FLAGS, *self._replica_flags, data_dir=data_dir, environment=ENVIRONMENT
-        )
-        self.teller.urls = [self.exporter.otlp, replica.otlp]
-        return replica
+    @property
+    def told(self) -> list[Notification]:
+        """What was told so far, the Watchdog aside."""
+        return [told for told in list(self.pager.heard) if told.alert != "AsyncRLWatchdog"]
+
+    @property
+    def quiet(self) -> bool:
+        return self.pager.firing() == {"AsyncRLWatchdog"}
 
 
 @contextmanager
 def run_station(
-    directory: Path, start_exporter: StartExporter, scenarios: Mapping[str, Scenario]
+    directory: Path,
+    start_exporter: StartExporter,
+    scenarios: Mapping[str, Scenario],
+    *,
+    push: str,
+    senders: Path,
 ) -> Iterator[Station]:
-    """Runs until the block ends; the scenarios begin at once."""
-    exporter = start_exporter(*FLAGS, environment=ENVIRONMENT)
-    listen = f"127.0.0.1:{free_port()}"
+    """Runs until the block ends; the scenarios begin at once. `push` is where the exporter pushes to, `senders` the
+    web config file of those who may send to the guarded one."""
+    exporter = start_exporter(*FLAGS, "--push", push, environment=ENVIRONMENT)
+    guarded = start_exporter("--otlp-web-config", str(senders), environment=ENVIRONMENT)
+    replica_listen = f"127.0.0.1:{free_port()}"
     rules = directory / "rules.yaml"
     rules.write_text(rules_yaml(DIVISOR))
     teller = Teller(scenarios)
@@ -108,14 +118,22 @@ def run_station(
         serve_gpu_page() as gpus,
         run_prometheus(
             directory,
-            [exporter.metrics, f"http://{listen}", gpus.url],
+            [exporter.metrics, guarded.metrics, f"http://{replica_listen}", gpus.url],
             interval_seconds=1.0,
             alerting=Alerting(rules=rules, alertmanager=alertmanager, lookback_seconds=300 / DIVISOR),
         ) as prometheus,
     ):
         teller.start()
         try:
-            yield Station(start_exporter, exporter, ("--listen", listen), prometheus, pager, teller, gpus)
+            yield Station(
+                exporter=exporter,
+                guarded=guarded,
+                replica_listen=replica_listen,
+                prometheus=prometheus,
+                pager=pager,
+                teller=teller,
+                gpus=gpus,
+            )
         finally:
             teller.stop()
 

@@ -1,0 +1,258 @@
+"""Rules, Alertmanager and a webhook, all real, beside runs that go wrong: who is told of what, and that it is over.
+
+Everything happens at once, within two minutes: scripted runs with a fault each, a real run that is healthy and one
+whose processes are stopped and killed, exporters that die, GPUs that break. The label `run` tells them apart.
+"""
+
+import asyncio
+import os
+import signal
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboards.alerts import ALERTS
+from runtime.config_sources import load_config
+from runtime.telemetry import schema
+from tests.alertmanager import Notification
+from tests.exporter.conftest import StartedExporter, StartExporter
+from tests.integration.crew_run import carry_out
+from tests.integration.gpu_page import FAULTS, HOST
+from tests.integration.scenarios import LAST, LEARNED, SCENARIOS, WARM
+from tests.integration.station import ENVIRONMENT, FLAGS, Station, free_port, run_station
+from tests.otlp_sink import OtlpSink
+from tests.processes import find
+from tests.web_config import token_digest, write_web_config
+from tests.wire import post_raw
+
+pytestmark = pytest.mark.timeout(600)
+
+QUIET_VERSIONS = 30
+LONGEST_ALERT_SECONDS = 90
+"""An hour of memory, and half an hour in which what flaps is still told of."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Told:
+    """The story as the webhook heard it."""
+
+    meanwhile: list[Notification]
+    """Until all is well again."""
+    at_the_end: list[Notification]
+    """Then all exporters are killed, and one comes back with nothing."""
+    rules: list[dict[str, Any]]
+    station: Station
+
+    def fired(self, **labels: str) -> set[str]:
+        wanted = labels.items()
+        return {
+            told.alert for told in self.meanwhile if told.status == "firing" and wanted <= told.labels.items()
+        }
+
+
+@pytest.fixture(scope="module")
+def told(
+    start_module_exporter: StartExporter, tmp_path_factory: pytest.TempPathFactory, ray_session: None
+) -> Told:
+    directory = tmp_path_factory.mktemp("station")
+    senders = write_web_config(directory / "senders.yml", bearer_tokens={"trainers": token_digest("token")})
+    receiver = free_port()
+    with (
+        run_station(
+            directory, start_module_exporter, SCENARIOS, push=f"http://127.0.0.1:{receiver}", senders=senders
+        ) as station,
+        ThreadPoolExecutor(3) as threads,
+    ):
+        beside: list[Future[Any]] = [
+            threads.submit(
+                kill_and_restart_the_replica, station, start_module_exporter, directory / "replica"
+            ),
+            threads.submit(disturb_the_guarded_exporter, station, senders),
+            threads.submit(break_and_mend_gpus, station),
+        ]
+        run_healthily(station)
+        stop_and_kill_actors(station)
+        station.teller.wait_for(LEARNED + WARM)
+        with OtlpSink(receiver):  # the receiver of the push is back
+            station.teller.wait_for(LAST + 1)
+            replica, *_ = [each.result() for each in beside]
+            station.pager.wait_for(lambda: station.quiet, LONGEST_ALERT_SECONDS)
+        rules = station.prometheus.rules()
+        meanwhile = station.told
+        lose_everything(station, replica, start_module_exporter, directory / "empty")
+        return Told(
+            meanwhile=meanwhile, at_the_end=station.told[len(meanwhile) :], rules=rules, station=station
+        )
+
+
+# ---- what happens
+
+
+def actors_run(run: str, station: Station, *assignments: str) -> Any:
+    """The settings of a small run of real processes."""
+    small = (
+        "steps_per_version=2",
+        "required_samples=4",
+        "group_size=4",
+        "engine.capacity_responses=32",
+        f"telemetry.endpoints=[{station.exporter.otlp}]",
+    )
+    return load_config(assignments=[f"run_id={run}", *small, *assignments])
+
+
+def run_healthily(station: Station) -> None:
+    status, cause, _ = carry_out(actors_run("quiet", station, f"versions={QUIET_VERSIONS}"))
+    assert status == schema.COMPLETED, cause
+
+
+def stop_and_kill_actors(station: Station) -> None:
+    """The rollouter is stopped until the run stands still, and goes on; then the trainer is killed."""
+    pager, run = station.pager, "disturbed"
+
+    def disturb() -> None:
+        station.prometheus.wait_for(f'asyncrl_param_version{{run="{run}"}} > 2')
+        rollouter = find(os.getpid(), "ray::Rollouter")
+        os.kill(rollouter, signal.SIGSTOP)
+        pager.wait_for(lambda: len(pager.fired(run=run)) > 1)
+        os.kill(rollouter, signal.SIGCONT)
+        pager.wait_for(lambda: not pager.firing(run=run))
+        os.kill(find(os.getpid(), "ray::Trainer"), signal.SIGKILL)
+
+    status, _, _ = carry_out(actors_run(run, station, "versions=1000000"), lambda: asyncio.to_thread(disturb))
+    assert status == schema.FAILED
+
+
+def kill_and_restart_the_replica(
+    station: Station, start_exporter: StartExporter, data_dir: Path
+) -> StartedExporter:
+    """It joins late, so that it has not heard of everything, and misses what is said while it is down."""
+    pager, listen = station.pager, station.replica_listen
+
+    def start() -> StartedExporter:
+        replica = start_exporter(*FLAGS, "--listen", listen, data_dir=data_dir, environment=ENVIRONMENT)
+        station.teller.urls = [station.exporter.otlp, replica.otlp]
+        return replica
+
+    station.teller.wait_for(WARM + 4)
+    replica = start()
+    station.teller.wait_for(LEARNED)
+    replica.process.kill()
+    pager.wait_for(lambda: pager.firing(instance=listen))
+    return start()
+
+
+def disturb_the_guarded_exporter(station: Station, senders: Path) -> None:
+    """Somebody without a token knocks for a while; then its web config file is written wrongly, and put right."""
+    right = senders.read_text()
+    for second in range(WARM, WARM + 12):
+        station.teller.wait_for(second)
+        assert post_raw(station.guarded.otlp, b"").status == 401
+    senders.write_text("bearer_token: {}\n")
+    station.pager.wait_for(lambda: "AsyncRLWebConfigRejected" in station.pager.fired())
+    senders.write_text(right)
+
+
+def break_and_mend_gpus(station: Station) -> None:
+    station.teller.wait_for(WARM)
+    station.gpus.broken = True
+    station.pager.wait_for(lambda: station.pager.fired(Hostname=HOST) >= set(FAULTS.values()))
+    station.gpus.broken = False
+
+
+def lose_everything(
+    station: Station, replica: StartedExporter, start_exporter: StartExporter, empty: Path
+) -> None:
+    """All exporters are killed; the first comes back at its address, its disk lost."""
+    pager = station.pager
+    station.teller.stop()
+    for exporter in (station.exporter, station.guarded, replica):
+        exporter.process.kill()
+    pager.wait_for(lambda: "AsyncRLExporterDown" in pager.firing())
+    listen = station.exporter.metrics.removeprefix("http://")
+    start_exporter(*FLAGS, "--listen", listen, data_dir=empty, environment=ENVIRONMENT)
+    pager.wait_for(lambda: {"AsyncRLRunVanished", "AsyncRLExporterReplicaDown"} <= pager.firing())
+
+
+# ---- what was told
+
+
+@pytest.mark.parametrize("run", SCENARIOS)
+def test_of_each_fault_exactly_its_alerts_are_told(told: Told, run: str) -> None:
+    assert told.fired(run=run) == SCENARIOS[run].alerts
+
+
+def test_of_a_healthy_run_of_real_processes_nothing_is_told_to_its_end_and_beyond(told: Told) -> None:
+    assert told.fired(run="quiet") == set()
+
+
+def test_of_stopped_and_killed_actors_the_cause_is_told(told: Told) -> None:
+    silent, starved, failed = (
+        f"AsyncRL{name}" for name in ("RollouterSilent", "StalledTrainerStarved", "RunFailed")
+    )
+    assert told.fired(run="disturbed") == {silent, starved, failed}
+    assert told.fired(run="disturbed", rollouter="0") == {silent}
+
+
+def test_of_exporters_that_die_or_refuse_exactly_their_alerts_are_told(told: Told) -> None:
+    without_run = {alert.alert for alert in told.meanwhile if not {"run", "gpu"} & alert.labels.keys()}
+    assert without_run == {
+        f"AsyncRL{name}"
+        for name in ("ExporterReplicaDown", "CredentialsRefused", "WebConfigRejected", "PushBehind")
+    }
+    assert told.fired(instance=told.station.replica_listen) == {"AsyncRLExporterReplicaDown"}
+    assert told.fired(listener="otlp", status="401") == {"AsyncRLCredentialsRefused"}
+
+
+def test_of_gpus_that_break_each_is_told_of_by_its_number(told: Told) -> None:
+    assert {gpu: told.fired(gpu=gpu) for gpu in "01234"} == {
+        **{gpu: {alert} for gpu, alert in FAULTS.items()},
+        "4": set(),
+    }
+
+
+def test_everything_resolves(told: Told) -> None:
+    last = {tuple(sorted(alert.labels.items())): alert.status for alert in told.meanwhile}
+    assert [labels for labels, status in last.items() if status != "resolved"] == []
+
+
+def test_without_any_exporter_one_alert_is_told_and_a_run_that_is_gone_from_one_is_missed(told: Told) -> None:
+    in_order = list(dict.fromkeys((alert.alert, alert.status) for alert in told.at_the_end))
+    assert in_order[0] == ("AsyncRLExporterDown", "firing")
+    assert sorted(in_order[1:]) == [
+        ("AsyncRLExporterDown", "resolved"),
+        ("AsyncRLExporterReplicaDown", "firing"),
+        ("AsyncRLRunVanished", "firing"),
+    ]
+    assert [alert.labels["run"] for alert in told.at_the_end if "run" in alert.labels] == ["endless"]
+
+
+def test_every_rule_is_evaluated_without_an_error_while_two_exporters_publish_the_same_runs(
+    told: Told,
+) -> None:
+    assert {rule["health"] for rule in told.rules} == {"ok"}, [
+        (rule["name"], rule["lastError"]) for rule in told.rules if rule["health"] != "ok"
+    ]
+
+
+def test_every_alert_but_those_that_need_a_full_disk_or_page_was_told(told: Told) -> None:
+    """The others are shown by promtool."""
+    fired = {alert.alert for alert in (*told.meanwhile, *told.at_the_end)}
+    assert ALERTS.keys() - fired == {
+        "AsyncRLWatchdog",
+        *(f"AsyncRL{name}" for name in ("JournalUnavailable", "SeriesBudgetExceeded", "VersionsUnseen")),
+        *(
+            f"AsyncRL{name}" for name in ("RecordsLost", "ScrapesFailing")
+        ),  # held back: of their cause is told
+    }
+
+
+def test_what_is_told_says_of_which_run_and_what_to_read(told: Told) -> None:
+    for alert in told.meanwhile:
+        severity, said = ALERTS[alert.alert].severity, alert.annotations
+        assert alert.labels["severity"] == severity
+        assert alert.labels.get("run", "") in said["description"]
+        assert said["runbook_url"].endswith(f"/docs/runbooks/{alert.alert}.md")
+        assert not any(wrong in " ".join(said.values()) for wrong in ("{{", "<no value>", "error")), said
