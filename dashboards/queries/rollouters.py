@@ -45,7 +45,6 @@ QUERIES: Final = (
     # Now.
     _line("serving", f"count by (run) ({_SERVED})"),
     _line("behind_most", f"max by (run) ({_BEHIND})", "most"),
-    _line("behind_least", f"min by (run) ({_BEHIND})", "least"),
     # What they do, and why they do not.
     _each("state", _STATE),
     Query(
@@ -70,6 +69,9 @@ QUERIES: Final = (
     # Who is unlike the others.
     _each("most_unused", f"topk by (run) ({OUTLIERS}, {_unused(newest(catalog.ROLLOUTER_UTILIZATION))})"),
     _each("most_idle", f"topk by (run) ({OUTLIERS}, {newest(catalog.ROLLOUTER_IDLE)})"),
+    _line("published", _PUBLISHED, "published"),
+    _line("served_newest", f"max by (run) ({_SERVED})", "served, newest"),
+    _line("served_oldest", f"min by (run) ({_SERVED})", "served, oldest"),
     _each("most_behind", f"topk by (run) ({OUTLIERS}, {_BEHIND})"),
     _column("each_state", _STATE),
     _column("each_served", _SERVED),

@@ -75,10 +75,15 @@ class _DcgmPage(BaseHTTPRequestHandler):
         """Quiet."""
 
 
+class _DcgmExporter(HTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A scrape that has been given up is no error of ours."""
+
+
 @contextmanager
 def dcgm_exporter() -> Iterator[str]:
     """The recorded page of a dcgm-exporter, served at the URL."""
-    server = HTTPServer(("127.0.0.1", 0), _DcgmPage)
+    server = _DcgmExporter(("127.0.0.1", 0), _DcgmPage)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
