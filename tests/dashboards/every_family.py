@@ -228,13 +228,15 @@ class EveryFamily:
             yield queue.gauge(name, value)
 
     def _make_mistakes(self) -> None:
-        """A late step, a step told twice, a span nobody knows, a record that gets lost, one of no run."""
+        """A late step, a step told twice, a span nobody knows, a version that is out already, a record that gets
+        lost, one of no run."""
         trainer = self._trainer
         again = trainer.train_step(MISTAKEN + 1, 1, seconds=SPAN_SECONDS)
         trainer.post(
             trainer.train_step(1, 10_000, seconds=SPAN_SECONDS),
             again,
             trainer.span("daydream", MISTAKEN, numbered=False, seconds=SPAN_SECONDS),
+            trainer.weight_sync(1, 0, seconds=SPAN_SECONDS),
         )
         trainer.seq += 1
         nobody = Emitter(self._url, run="", source="nobody")
