@@ -4,6 +4,7 @@ The last test lays out the Ray cluster of the chart's RayJob: head, trainer and 
 with the start parameters, mounts and entry point that the chart renders, each on an address of its own.
 """
 
+import itertools
 import json
 import os
 import shutil
@@ -14,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import requests
@@ -72,7 +73,7 @@ def folders(place: Path, *paths: str) -> dict[str, Path]:
     """An empty folder for each path inside, that OTHER_USER may write to."""
     made = {}
     for path in paths:
-        made[path] = place / path.strip("/").replace("/", "-")
+        made[path] = place / path.strip("/")
         made[path].mkdir(parents=True)
         os.chown(made[path], *map(int, OTHER_USER.split(":")))
     return made
@@ -131,7 +132,7 @@ def test_the_exporter_image_is_open_to_others_only_when_told_how(exporter_image:
     refused = exporter_image.run(*stage.last("ENTRYPOINT").words, *stage.last("CMD").words)
     assert refused.returncode == 2
     (line,) = refused.stderr.splitlines()
-    assert "--web-config" in line
+    assert "web config file" in line
 
 
 def test_c77_the_exporter_image_needs_no_more_than_its_data_folder(
@@ -187,45 +188,51 @@ def test_the_runtime_image_trains(runtime_image: Image, tmp_path: Path) -> None:
 class RayNodes:
     """Starts processes of the image as KubeRay starts pods, on 127.0.0.2, .3, ... in place of their addresses."""
 
+    dashboard = "http://127.0.0.2:28265"
+    environment: ClassVar = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4}
+    """What KubeRay adds to every container for `authOptions`."""
+
     def __init__(self, image: Image, place: Path, stack: ExitStack) -> None:
         self._image = image
         self._place = place
         self._stack = stack
-        self._number = 1
+        self._numbers = itertools.count(2)
 
     def start(
         self, template: Mapping[str, Any], parameters: Mapping[str, str], mounts: Mapping[str, Path]
-    ) -> str:
-        """`ray start` with the parameters of a group, ready by its own probe; the address of the node."""
-        self._number += 1
-        address = f"127.0.0.{self._number}"
+    ) -> None:
+        """`ray start` with the parameters of a group; returns when its own probe says that it is ready."""
+        number = next(self._numbers)
+        address = f"127.0.0.{number}"
         (container,) = template["spec"]["containers"]
         probe = container["readinessProbe"]["httpGet"]
-        head = "num-cpus" in parameters
-        join = "--head --port=16379 --dashboard-port=18265" if head else "--address=127.0.0.2:16379"
-        own = f"--node-ip-address={address} --dashboard-agent-listen-port={probe['port'] + self._number}"
+        port = probe["port"] + number  # one machine, so that each has to have another
+        head = "--head --port=26379 --dashboard-port=28265"
+        join = head if "dashboard-host" in parameters else "--address=127.0.0.2:26379"
+        own = f"--node-ip-address={address} --dashboard-agent-listen-port={port}"
         flags = " ".join(f"--{name}={value}" for name, value in parameters.items())
-        place = self._place / address
-        log = place.with_suffix(".log")
-        writable = {**folders(place, "/tmp"), **mounts}
-        variables = {each["name"]: each["value"] for each in container["env"]} | self.environment
+        log = self._place / f"{address}.log"
         process = self._stack.enter_context(
             started(
                 self._image,
                 *("/bin/bash", "-c", f"exec ray start --block {join} {own} {flags}"),
-                writable=writable,
+                writable={**folders(self._place / address, "/tmp"), **mounts},
                 log=log,
-                **variables,
+                **{each["name"]: each["value"] for each in container["env"]},
+                **self.environment,
             )
         )
-        url = f"http://{address}:{probe['port'] + self._number}{probe['path']}"
-        wait_for(lambda: answers(url), process, log)
-        return address
+        wait_for(lambda: answers(f"http://{address}:{port}{probe['path']}"), process, log)
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """What KubeRay adds to every container for `authOptions`."""
-        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4}
+    def ray(self, group: str, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """A command of Ray to the head, from a pod of its own."""
+        place = self._place / f"submitter-{next(self._numbers)}"
+        return self._image.run(
+            *("ray", group, verb, "--address", self.dashboard, *words),
+            user=OTHER_USER,
+            writable=folders(place, "/tmp"),
+            variables=self.environment,
+        )
 
 
 def answers(url: str) -> bool:
@@ -240,48 +247,66 @@ def start_exporter(tmp_path: Path) -> Iterator[StartExporter]:
     yield from exporters(tmp_path)
 
 
-def test_the_run_of_the_chart_trains_on_a_cluster_laid_out_like_its_ray_job(
+@pytest.fixture
+def ray_job(
     runtime_image: Image, start_exporter: StartExporter, tmp_path: Path
-) -> None:
+) -> Iterator[tuple[RayNodes, dict[str, Any], str]]:
+    """The nodes of the chart's cluster with two rollouter pods, the RayJob's spec, and the history of the exporter."""
     web_config = write_web_config(tmp_path / "ingest.yml", bearer_tokens={"run": token_digest("secret")})
     exporter = start_exporter("--otlp-web-config", str(web_config), "--grace", "2")
-    run = {"enabled": True, "id": "on-ray", "trainer": {"gpus": 0}, "rollouter": {"gpus": 0}}
-    endpoints = {"telemetry": {"endpoints": [exporter.otlp]}, "versions": 2}
-    rendered = render({"run": {**run, "config": endpoints}})
-    spec = rendered.one("RayJob")["spec"]
+    config = {"telemetry": {"endpoints": [exporter.otlp]}, "versions": 2}
+    groups = {"trainer": {"gpus": 0}, "rollouter": {"gpus": 0, "minReplicas": 2, "maxReplicas": 2}}
+    rendered = render({"run": {"enabled": True, "id": "on-ray", "config": config, **groups}})
     (config_map,) = [each for each in rendered.all("ConfigMap") if "config.json" in each["data"]]
-    mounts = {
-        name: tmp_path / name.replace("/", "-") for name in ("/etc/asyncrl/run", "/etc/asyncrl/telemetry")
-    }
-    for folder in mounts.values():
-        folder.mkdir()
+    mounts = folders(tmp_path, "/etc/asyncrl/run", "/etc/asyncrl/telemetry", "/runs")
     (mounts["/etc/asyncrl/run"] / "config.json").write_text(config_map["data"]["config.json"])
     (mounts["/etc/asyncrl/telemetry"] / "token").write_text("secret")
-    volume = folders(tmp_path, "/runs")
-    for path in (*mounts, *volume):
+    for path in mounts:
         (runtime_image.root / path.strip("/")).mkdir(parents=True, exist_ok=True)
-
+    spec = rendered.one("RayJob")["spec"]
     with ExitStack() as stack:
         nodes = RayNodes(runtime_image, tmp_path, stack)
-        cluster = spec["rayClusterSpec"]
-        head = cluster["headGroupSpec"]
+        head = spec["rayClusterSpec"]["headGroupSpec"]
         nodes.start(head["template"], head["rayStartParams"], {})
-        for group in cluster["workerGroupSpecs"]:
-            own = volume if group["groupName"] == "trainer" else {}
-            nodes.start(group["template"], group["rayStartParams"], {**mounts, **own})
-        submit = ["ray", "job", "submit", "--address", "http://127.0.0.2:18265"]
-        submit += ["--entrypoint-resources", spec["entrypointResources"], "--", *spec["entrypoint"].split()]
-        done = runtime_image.run(
-            *submit,
-            user=OTHER_USER,
-            writable=folders(tmp_path / "submitter", "/tmp"),
-            variables=nodes.environment,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-    summary = json.loads((volume["/runs"] / "on-ray" / "summary.json").read_text())
+        for group in spec["rayClusterSpec"]["workerGroupSpecs"]:
+            named = {each["mountPath"] for each in group["template"]["spec"]["containers"][0]["volumeMounts"]}
+            own = {path: folder for path, folder in mounts.items() if path in named}
+            for _ in range(group["replicas"]):
+                nodes.start(group["template"], group["rayStartParams"], own)
+        yield nodes, spec, f"{exporter.metrics}/api/v1/runs"
+
+
+def versions_of(history: str, run: str) -> list[dict[str, Any]]:
+    """The sealed versions of a run; none of one that the exporter has not heard of."""
+    answer = requests.get(f"{history}/{run}/versions", timeout=WATCHDOG_SECONDS)
+    found: list[dict[str, Any]] = answer.json()["versions"] if answer.ok else []
+    return found
+
+
+def test_the_run_of_the_chart_trains_on_a_cluster_laid_out_like_its_ray_job(
+    ray_job: tuple[RayNodes, dict[str, Any], str], tmp_path: Path
+) -> None:
+    nodes, spec, history = ray_job
+    assert requests.get(f"{nodes.dashboard}/api/jobs/", timeout=60).status_code == 401
+
+    resources = ("--entrypoint-resources", spec["entrypointResources"])
+    done = nodes.ray("job", "submit", *resources, "--", *spec["entrypoint"].split())
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary = json.loads((tmp_path / "runs" / "on-ray" / "summary.json").read_text())
     assert (summary["status"], summary["versions_published"]) == ("completed", 2)
-    history = requests.get(f"{exporter.metrics}/api/v1/runs/on-ray/versions", timeout=60).json()
-    assert [(each["param_version"], each["complete"]) for each in history["versions"]] == [
-        (1, True),
-        (2, True),
-    ]
+    versions = versions_of(history, "on-ray")
+    assert [(each["param_version"], each["complete"]) for each in versions] == [(1, True), (2, True)]
+    assert versions[-1]["rollouters"].keys() == {"0", "1"}
+
+    # As KubeRay does when the RayJob is deleted.
+    endless = (*spec["entrypoint"].split(), "--set", "run_id=endless", "--versions", "1000000")
+    nodes.ray("job", "submit", *resources, "--no-wait", "--submission-id", "endless", "--", *endless)
+    deadline = time.monotonic() + WATCHDOG_SECONDS
+    while not versions_of(history, "endless"):
+        assert time.monotonic() < deadline, nodes.ray("job", "logs", "endless").stdout
+        time.sleep(0.5)
+    assert nodes.ray("job", "stop", "endless").returncode == 0
+    summary = json.loads((tmp_path / "runs" / "endless" / "summary.json").read_text())
+    assert summary["status"] == "stopped"
+    (ended,) = [each for each in requests.get(history, timeout=60).json()["runs"] if each["run"] == "endless"]
+    assert ended["status"] == "stopped"
