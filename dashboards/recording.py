@@ -25,6 +25,7 @@ USUAL: Final = "asyncrl:version:usual_seconds"
 LIMIT: Final = "asyncrl:version:limit_seconds"
 STALLED: Final = "asyncrl:version:stalled_seconds"
 TRAINER_WAIT: Final = "asyncrl:trainer:wait_ratio"
+TRAINER_PAUSE: Final = "asyncrl:trainer:pause_ratio"
 ROLLOUTERS_IDLE: Final = "asyncrl:rollouters:idle_ratio"
 
 _LAST: Final = latest(selector(catalog.LAST_VERSION))
@@ -134,6 +135,11 @@ RECORDINGS: Final = (
         expr=f"{_share_of_time(catalog.TRAINER_STATE_SECONDS, _TRAINER_WAITS)}"
         f" or on (run) {_averaged(catalog.TRAINER_WAIT, catalog.TRAINER_IDLE)}",
         why="the trainer's waiting share; of foreign trainers what they call idle",
+    ),
+    Recording(
+        record=TRAINER_PAUSE,
+        expr=f"sum without (state) ({rate(selector(catalog.TRAINER_STATE_SECONDS, _PAUSES), '$recent')})",
+        why="the share of time that the trainer validates or saves",
     ),
     Recording(
         record=ROLLOUTERS_IDLE,

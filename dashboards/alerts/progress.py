@@ -34,7 +34,8 @@ def _checkpoint_old() -> str:
     usual = f"({last} - {first}) / ({once(f'changes({_CHECKPOINT}[$day])')} > 0)"
     least = limit("checkpoint_least_seconds")
     scaled = f"{usual} * {limit('checkpoint_factor')}"
-    longest = f"({scaled} > {least} or {usual} * 0 + {least} or {last} * 0 + {limit('checkpoint_seconds')})"
+    unknown = f"{latest(_CHECKPOINT)} * 0 + {limit('checkpoint_seconds')}"
+    longest = f"({scaled} > {least} or {usual} * 0 + {least} or {unknown})"
     newest = f"({latest(_CHECKPOINT)} > {STARTED} or {STARTED} and on (run) {latest(_CHECKPOINT)})"
     return f"time() - {newest} > {longest}"
 

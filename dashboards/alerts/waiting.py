@@ -4,10 +4,12 @@ from typing import Final
 
 from dashboards.alert import Alert, settled
 from dashboards.promql import once, selector
-from dashboards.recording import LIMIT, ROLLOUTERS_IDLE, TRAINER_WAIT, WAITED
+from dashboards.recording import LIMIT, ROLLOUTERS_IDLE, TRAINER_PAUSE, TRAINER_WAIT, WAITED
 from dashboards.thresholds import limit
 from exporter import catalog
 
+_IDLE_FOR_NOTHING: Final = f"{ROLLOUTERS_IDLE} - ({TRAINER_PAUSE} or on (run) {ROLLOUTERS_IDLE} * 0)"
+"""Not while the trainer validates or saves."""
 _UNUSED: Final = f"1 - {once(f'avg_over_time({selector(catalog.ROLLOUTERS_UTILIZATION)}[$smooth])')}"
 
 
@@ -31,7 +33,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLRolloutersIdle",
         severity="warning",
-        expr=_advancing(f"{ROLLOUTERS_IDLE} > {limit('rollouters_idle_ratio')}"),
+        expr=_advancing(f"{_IDLE_FOR_NOTHING} > {limit('rollouters_idle_ratio')}"),
         hold="lasting",
         keep="flapping",
         summary="The rollouters of run {{ $labels.run }} are idle",

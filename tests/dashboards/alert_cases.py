@@ -134,6 +134,12 @@ def only_once(since: int, until: int) -> Values:
     return lambda minute: None if minute < since else now(since if minute < until else minute)
 
 
+SILENT_TRAINER = {name: gone(OF_RUN[name]) for name in OF_RUN if name.startswith("asyncrl_trainer_state{")}
+SILENT_ROLLOUTER = {
+    name: gone(OF_RUN[name])
+    for name in OF_RUN
+    if name.startswith("asyncrl_rollouter_state{") and 'rollouter="1"' in name
+}
 RUN_GONE = {name: gone(OF_RUN[name]) for name in OF_RUN if name.startswith("asyncrl_run_status")}
 STALL = time_stops("asyncrl_last_version_timestamp_seconds")
 NO_VERSIONS: dict[str, Values] = {name: always(0) for name in OF_RUN if name.startswith("asyncrl_version_")}
@@ -280,7 +286,7 @@ CASES = (
     ),
     AlertCase(
         alert="AsyncRLTrainerSilent",
-        bad={TRAINER_SEEN: frozen(now)},
+        bad={TRAINER_SEEN: frozen(now), **SILENT_TRAINER},
         after=6,
         lingers=0,
         edges=({TRAINER_SEEN: behind(3)},),
@@ -288,7 +294,7 @@ CASES = (
     ),
     AlertCase(
         alert="AsyncRLRollouterSilent",
-        bad={ROLLOUTER_SEEN: frozen(now)},
+        bad={ROLLOUTER_SEEN: frozen(now), **SILENT_ROLLOUTER},
         after=6,
         lingers=0,
         edges=({ROLLOUTER_SEEN: behind(3)},),
@@ -449,6 +455,17 @@ CASES = (
         edges=({"asyncrl_last_checkpoint_timestamp_seconds{}": behind(60)},),
         until=100,
     ),
+    AlertCase(  # a run that was resumed ten minutes later: from then on
+        alert="AsyncRLCheckpointOld",
+        bad={
+            **time_stops("asyncrl_last_checkpoint_timestamp_seconds"),
+            "asyncrl_attempt_start_timestamp_seconds{}": level(0, lambda minute: 60 * 40 * (minute >= 40)),
+        },
+        after=76,
+        lingers=0,
+        until=115,
+        without="a run without checkpoints, which the others look at",
+    ),
     AlertCase(  # an hour between checkpoints: two are the limit
         alert="AsyncRLCheckpointOld",
         bad={"asyncrl_last_checkpoint_timestamp_seconds{}": frozen(every(60))},
@@ -491,8 +508,10 @@ CASES = (
         after=15,
         lingers=34,
         edges=(
-            trainer_seconds(training=32, waiting_samples=24),
-            rollouter_seconds(generating=36, paused_staleness=24),
+            trainer_seconds(training=32, waiting_samples=24)
+            | rollouter_seconds(generating=42.1, paused_staleness=17.9),
+            trainer_seconds(training=38.1, waiting_samples=17.9)
+            | rollouter_seconds(generating=36, paused_staleness=24),
             trainer_seconds(training=38.1, waiting_samples=17.9)
             | rollouter_seconds(generating=42.1, paused_staleness=17.9),
         ),

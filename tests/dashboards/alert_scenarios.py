@@ -3,12 +3,12 @@
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from dashboards.alerts import ALERTS
 from dashboards.rules import rules
 from tests.dashboards.alert_cases import AlertCase, Changes
-from tests.dashboards.healthy_run import OF_EXPORTER, OF_HOST, OF_RUN, STALE, Level, Values, always, level
+from tests.dashboards.healthy_run import OF_EXPORTER, OF_HOST, OF_RUN, STALE, Change, Level, Values, always, level
 from tests.dashboards.promtool import Labels, Scenario
 
 RULES = rules()
@@ -18,6 +18,7 @@ RECORD_NAME = re.compile(r"asyncrl:[a-z_:]+")
 SLACK_MINUTES = 1
 """A range in Prometheus 3 is without its left end: averages move a minute earlier."""
 
+FAILS_EVERY_MINUTES = 5
 EXPORTERS = ("a:9810", "b:9810")
 
 
@@ -85,7 +86,7 @@ class CaseScenarios:
             yield self.of_a_finished_run()
         if not case.without:
             yield self.without_series()
-        if any(isinstance(change, Level) for change in case.bad.values()):
+        if any(self._is_number(change) for change in case.bad.values()):
             yield self.with_nan()
 
     def fires(self) -> Scenario:
@@ -103,8 +104,9 @@ class CaseScenarios:
     def with_failed_scrapes(self) -> Scenario:
         """Every fifth scrape fails: what is bad all the time is seen all the same, a few minutes later."""
         seen = {name: _holed(name, values) for name, values in self._changed(self.case.bad).items()}
-        firing = {minute + 5: alerts for minute, alerts in self._fires().items() if minute == self.first + 1}
-        return self._scenario("failed-scrapes", seen, firing)
+        later = self.first + FAILS_EVERY_MINUTES
+        failing = next(minute for minute in range(later, later + FAILS_EVERY_MINUTES) if _fails(minute))
+        return self._scenario("failed-scrapes", seen, {failing - 1: EXPORTERS[:1], failing: EXPORTERS[:1]})
 
     def of_a_finished_run(self) -> Scenario:
         """It completed when it became bad: its last values stay on the page and wake nobody."""
@@ -121,7 +123,7 @@ class CaseScenarios:
     def with_nan(self) -> Scenario:
         """Not a number is neither above nor below."""
         bad = {
-            name: level(change.usual, math.nan) if isinstance(change, Level) else change
+            name: level(change.usual, math.nan) if self._is_number(change) else change
             for name, change in self.case.bad.items()
         }
         return self._scenario("nan", self._changed(bad), self._quiet())
@@ -132,6 +134,10 @@ class CaseScenarios:
         """The healthy run as the case has it, with some changes."""
         changed = {name: change(self.case.since, self.case.until) for name, change in changes.items()}
         return {**OF_RUN, **OF_EXPORTER, **OF_HOST, **self.case.base, **changed}
+
+    def _is_number(self, change: Change) -> TypeGuard[Level]:
+        """Whether it is of a gauge that has another value meanwhile."""
+        return isinstance(change, Level) and not isinstance(change.other(self.case.since), str)
 
     def _fires(self, *instances: str) -> dict[int, tuple[str, ...]]:
         """Not before its time, within it, and not after it."""
@@ -184,7 +190,11 @@ class CaseScenarios:
         return {"alertname": case.alert, "severity": severity, **subject, **run, **instance, **case.labels}
 
 
+def _fails(minute: int) -> bool:
+    return minute % FAILS_EVERY_MINUTES == 3
+
+
 def _holed(name: str, values: Values) -> Values:
     """As if every fifth scrape failed."""
     failed = 0.0 if name.startswith("up{") else STALE
-    return lambda minute: failed if minute % 5 == 3 else values(minute)
+    return lambda minute: failed if _fails(minute) else values(minute)

@@ -1,0 +1,312 @@
+"""All rules together, before whole stories of runs: exactly the expected alerts, and none after all that is usual.
+
+The stories happen side by side in one Prometheus, minute by minute; `firing` says which alerts fire at which minutes.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from dashboards.alerts import ALERTS
+from tests.dashboards.alert_scenarios import EXPORTERS, RULES, scraped
+from tests.dashboards.healthy_run import (
+    OF_EXPORTER,
+    OF_HOST,
+    OF_RUN,
+    ROLLOUTERS,
+    STALE,
+    Values,
+    always,
+    every,
+    frozen,
+    level,
+    now,
+    rate,
+    series,
+)
+from tests.dashboards.promtool import Scenario, Suite, run_suites
+
+QUIET = dict.fromkeys((1, 5, 10, 16, 20, 30, 33, 36, 40, 45, 50, 60, 65, 75, 90, 110, 130), ())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Story:
+    name: str
+    run: Mapping[str, Values] = field(default_factory=lambda: OF_RUN)
+    exporter: Mapping[str, Values] = field(default_factory=lambda: OF_EXPORTER)
+    second: Mapping[str, Values] = field(default_factory=dict)
+    """The run as another exporter says it."""
+    firing: Mapping[int, tuple[str, ...]] = field(default_factory=lambda: QUIET)
+
+    def scenario(self) -> Scenario:
+        seen = scraped(self.name, self.run, self.exporter, OF_HOST)
+        if self.second:
+            seen |= scraped(self.name, self.second, self.exporter, {}, exporter=EXPORTERS[1])
+        return Scenario(
+            mark=self.name,
+            series=seen,
+            firing={
+                minute: [self._alert(alert) for alert in alerts] for minute, alerts in self.firing.items()
+            },
+        )
+
+    def _alert(self, written: str) -> dict[str, str]:
+        """`Name` or `Name label=value ...`."""
+        name, *more = written.split()
+        own = dict(pair.split("=") for pair in more)
+        return {
+            "alertname": name,
+            "severity": ALERTS[name].severity,
+            "job": self.name,
+            "run": self.name,
+            **own,
+        }
+
+
+def between(first: int, last: int, usual: Values, meanwhile: Values) -> Values:
+    return lambda minute: meanwhile(minute) if first <= minute < last else usual(minute)
+
+
+def matching(*beginnings: str) -> dict[str, Values]:
+    return {name: values for name, values in OF_RUN.items() if name.startswith(beginnings)}
+
+
+def each(names: Mapping[str, Values], change: Callable[[Values], Values]) -> dict[str, Values]:
+    return {name: change(values) for name, values in names.items()}
+
+
+def missing(first: int, last: int, what: float | str | None) -> Callable[[Values], Values]:
+    return lambda usual: lambda minute: what if first <= minute < last else usual(minute)
+
+
+def ends(minute_of_end: int, status: str) -> dict[str, Values]:
+    """The run ends, its live values go at once, all else a quarter of an hour later."""
+
+    def gone_later(values: Values) -> Values:
+        return lambda minute: STALE if minute >= minute_of_end + 15 else values(min(minute, minute_of_end))
+
+    live = (
+        "asyncrl_trainer_state{",
+        "asyncrl_rollouter_state{",
+        "asyncrl_exporter_source",
+        "asyncrl_rollouter_param",
+    )
+    return {
+        **each(OF_RUN, gone_later),
+        **each(matching(*live), missing(minute_of_end, 10_000, STALE)),
+        'asyncrl_run_status{status="running"}': gone_later(lambda m: float(m < minute_of_end)),
+        f'asyncrl_run_status{{status="{status}"}}': gone_later(lambda m: float(m >= minute_of_end)),
+    }
+
+
+def in_state(first: int, last: int, trainer: str, rollouter: str) -> dict[str, Values]:
+    """Both sides are in other states meanwhile, which their sums of seconds say, too."""
+    changed: dict[str, Values] = {}
+    of_trainer = matching("asyncrl_trainer_state{") | {
+        series("asyncrl_trainer_state", state=trainer): always(0)
+    }
+    of_rollouters = matching("asyncrl_rollouter_state{") | {
+        series("asyncrl_rollouter_state", rollouter=slot, state=rollouter): always(0) for slot in ROLLOUTERS
+    }
+    for states, current in ((of_trainer, trainer), (of_rollouters, rollouter)):
+        for name, values in states.items():
+            changed[name] = between(first, last, values, always(float(f'state="{current}"' in name)))
+    usual = {"training": 50, "waiting_samples": 6, "weight_sync": 4}
+    for state in {*usual, trainer}:
+        name = series("asyncrl_trainer_state_seconds_total", state=state)
+        changed[name] = rate(usual.get(state, 0), 60 * (state == trainer))(first, last)
+    usual = {"generating": 54, "paused_staleness": 6}
+    for slot in ROLLOUTERS:
+        for state in {*usual, rollouter}:
+            name = series("asyncrl_rollouter_state_seconds_total", rollouter=slot, state=state)
+            changed[name] = rate(usual.get(state, 0), 60 * (state == rollouter))(first, last)
+    return changed
+
+
+def no_versions(first: int, last: int) -> dict[str, Values]:
+    """Neither steps nor versions meanwhile."""
+    stopped = matching("asyncrl_last_", "asyncrl_param_version", "asyncrl_rollouter_param_version")
+    return {name: frozen(values)(first, last) for name, values in stopped.items()}
+
+
+SILENT = {
+    **no_versions(30, 10_000),
+    **in_state(30, 10_000, "training", "paused_staleness"),
+    **each(matching("asyncrl_trainer_state{"), missing(31, 10_000, STALE)),
+    'asyncrl_exporter_source_last_seen_timestamp_seconds{role="trainer",rollouter=""}': frozen(now)(
+        30, 10_000
+    ),
+}
+"""What the trainer says after it was killed in minute 30: nothing. The rollouters wait for it."""
+
+STORIES = (
+    Story(name="healthy"),
+    Story(name="completed", run={**OF_RUN, **ends(60, "completed")}),
+    Story(
+        name="failed",
+        run={**OF_RUN, **ends(40, "failed")},
+        firing={39: (), 41: ("AsyncRLRunFailed status=failed",), 77: ()},
+    ),
+    Story(  # the journal keeps what the runs said, its own counters begin anew
+        name="exporter-restarted",
+        run={**OF_RUN, **each(OF_RUN, missing(30, 34, STALE))},
+        exporter={
+            **each(OF_EXPORTER, missing(30, 34, STALE)),
+            'asyncrl_exporter_requests_total{signal="traces",status="200"}': between(
+                30, 34, lambda minute: 60.0 * (minute if minute < 30 else minute - 33), always(0)
+            ),
+            "up{}": between(30, 34, always(1), always(0)),
+        },
+    ),
+    Story(
+        name="prometheus-restarted",
+        run=each(OF_RUN, missing(30, 40, None)),
+        exporter=each(OF_EXPORTER, missing(30, 40, None)),
+    ),
+    Story(  # killed in minute 30, back in 33 as attempt 2, which loads for ten minutes
+        name="trainer-resumed",
+        run={
+            **OF_RUN,
+            **no_versions(30, 43),
+            **in_state(30, 43, "starting", "paused_staleness"),
+            "asyncrl_attempt_start_timestamp_seconds{}": lambda minute: 0 if minute < 33 else 33 * 60,
+            'asyncrl_exporter_source_last_seen_timestamp_seconds{role="trainer",rollouter=""}': frozen(now)(
+                30, 33
+            ),
+        },
+    ),
+    Story(  # it knows nothing of before, and gives up what it never heard
+        name="exporter-joined",
+        second={
+            **each(OF_RUN, missing(0, 30, None)),
+            "asyncrl_attempt_start_timestamp_seconds{}": lambda minute: None if minute < 30 else 30 * 60,
+            "asyncrl_last_incomplete_timestamp_seconds{}": lambda minute: None if minute < 31 else 31 * 60,
+            "asyncrl_last_lost_records_timestamp_seconds{}": lambda minute: None if minute < 31 else 31 * 60,
+            'asyncrl_lost_records_total{role="trainer"}': lambda minute: None if minute < 31 else 400,
+            "asyncrl_samples_fed_total{}": lambda minute: None if minute < 30 else 20 * (minute - 30),
+        },
+    ),
+    Story(  # loads for 25 minutes
+        name="slow-start",
+        run={
+            **OF_RUN,
+            **each(matching("asyncrl_last_", "asyncrl_param", "asyncrl_version_"), missing(0, 25, None)),
+            **each(matching("asyncrl_trainer_wait", "asyncrl_rollouters_"), missing(0, 25, None)),
+            **in_state(0, 25, "starting", "starting"),
+        },
+    ),
+    Story(
+        name="validates",
+        run={**OF_RUN, **no_versions(30, 65), **in_state(30, 65, "validating", "validating")},
+    ),
+    Story(
+        name="saves",
+        run={**OF_RUN, **no_versions(30, 55), **in_state(30, 55, "checkpointing", "paused_staleness")},
+    ),
+    Story(
+        name="crashed",
+        run={**OF_RUN, **SILENT},
+        firing={
+            34: (),
+            37: ("AsyncRLTrainerSilent role=trainer",),
+            50: (
+                "AsyncRLStalledRolloutersPaused",
+                "AsyncRLTrainerSilent role=trainer",
+                "AsyncRLVersionStalled",
+            ),
+        },
+    ),
+    Story(  # a version in 30 minutes, and nothing but spans: three usual times are 90 minutes
+        name="spans-only",
+        run={
+            **matching("asyncrl_run_", "asyncrl_attempt_start", "asyncrl_window"),
+            "asyncrl_param_version{}": lambda minute: 4,
+            "asyncrl_last_version_timestamp_seconds{}": frozen(every(30))(30, 10_000),
+            **{
+                series(
+                    "asyncrl_version_published_timestamp_seconds", attempt="1", param_version=str(v)
+                ): always(1800.0 * v)
+                for v in range(1, 4)
+            },
+        },
+        firing={20: (), 60: (), 100: (), 118: (), 125: ("AsyncRLVersionStalled",)},
+    ),
+    Story(  # what verl computes itself
+        name="foreign",
+        run={
+            **matching("asyncrl_run_", "asyncrl_attempt_start", "asyncrl_last_", "asyncrl_param_version"),
+            'asyncrl_reported_rollouter_idle_ratio{source="verl"}': level(0.1, 0.9)(30, 60),
+            'asyncrl_reported_trainer_idle_ratio{source="verl"}': level(0.1, 0.2)(30, 60),
+        },
+        firing={28: (), 45: ("AsyncRLRolloutersIdle",), 110: ()},
+    ),
+    Story(  # C65: 0.9 all the time, and every fifth scrape fails
+        name="gaps",
+        run={
+            **matching("asyncrl_run_", "asyncrl_attempt_start", "asyncrl_last_v"),
+            "asyncrl_trainer_wait_ratio{}": lambda minute: (
+                STALE if minute % 5 == 0 else 0.9 if minute >= 30 else 0.1
+            ),
+        },
+        firing={29: (), 43: ("AsyncRLTrainerStarved",), 90: ("AsyncRLTrainerStarved",)},
+    ),
+    Story(  # C65: around the threshold
+        name="hopping",
+        run={
+            **matching("asyncrl_run_", "asyncrl_attempt_start", "asyncrl_last_v"),
+            "asyncrl_trainer_wait_ratio{}": lambda minute: 0.55 if minute % 2 else 0.46,
+        },
+        firing=dict.fromkeys(range(30, 91), ("AsyncRLTrainerStarved",)),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def complaints(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What promtool says against any story."""
+    scenarios = [story.scenario() for story in STORIES]
+    suite = Suite(name="stories", rules=RULES, scenarios=scenarios)
+    return run_suites(tmp_path_factory.mktemp("stories"), [suite])[suite.name]
+
+
+def against(complaints: str, *stories: str) -> list[str]:
+    named = {story.name for story in STORIES}
+    assert named.issuperset(stories)
+    parts = complaints.split("\n    expr:")
+    return [part for part in parts if any(f'job=\\"{story}\\"' in part for story in stories)]
+
+
+def test_a_healthy_run_wakes_nobody_from_its_start_to_after_its_end(complaints: str) -> None:
+    assert against(complaints, "healthy", "completed", "slow-start") == []
+
+
+def test_c64_restarts_and_a_joining_exporter_wake_nobody(complaints: str) -> None:
+    restarts = ("exporter-restarted", "prometheus-restarted", "trainer-resumed", "exporter-joined")
+    assert against(complaints, *restarts) == []
+
+
+def test_c67_what_comes_rarely_is_not_frozen(complaints: str) -> None:
+    """The healthy run validates and saves every ten versions, and its error counters never move."""
+    assert against(complaints, "healthy") == []
+
+
+def test_c65_failed_scrapes_hide_nothing_and_hopping_is_one_notification(complaints: str) -> None:
+    """0.9 with a gap every fifth minute fires within 13 minutes; around the limit it fires without a break."""
+    assert against(complaints, "gaps", "hopping") == []
+
+
+def test_validation_and_checkpoints_are_no_stall(complaints: str) -> None:
+    assert against(complaints, "validates", "saves") == []
+
+
+def test_a_crash_is_loud(complaints: str) -> None:
+    assert against(complaints, "crashed", "failed") == []
+
+
+def test_foreign_trainers_are_watched_by_what_they_send(complaints: str) -> None:
+    assert against(complaints, "spans-only", "foreign") == []
+
+
+def test_promtool_has_no_other_complaint(complaints: str) -> None:
+    assert not complaints, complaints
