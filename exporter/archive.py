@@ -48,12 +48,14 @@ class Archive:
         )
         return [msgspec.msgpack.decode(body, type=SealedWindow) for (body,) in rows]
 
-    def annexes(self, run: str, attempt: int, first: int, last: int) -> list[Annex]:
-        """The annexes of first <= version <= last, ascending."""
+    def annexes(
+        self, run: str, *, after: tuple[int, int], until: tuple[int, int], first: int, last: int
+    ) -> list[Annex]:
+        """The annexes behind (attempt, version) `after`, up to `until`, of first <= version <= last, ascending."""
         rows = self._read(
-            "SELECT body FROM annexes WHERE run = ? AND attempt = ? AND version BETWEEN ? AND ?"
-            " ORDER BY version, kind",
-            *(run, attempt, first, last),
+            "SELECT body FROM annexes WHERE run = ? AND (attempt, version) > (?, ?) AND (attempt, version) <= (?, ?)"
+            " AND version BETWEEN ? AND ? ORDER BY attempt, version, kind",
+            *(run, *after, *until, first, last),
         )
         return [msgspec.msgpack.decode(body, type=Annex) for (body,) in rows]
 

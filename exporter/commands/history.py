@@ -11,7 +11,7 @@ from exporter.commands import export
 from exporter.commands.source import Source, add_source_flags, open_source, unknown_run
 from exporter.commands.table import sparkline, table
 from exporter.errors import ConfigError, ExporterError
-from exporter.publish.history import flat_version
+from exporter.publish.history import END, flat_version
 
 _USUAL_METRICS = ("reward", "policy_loss", "staleness", "trainer.idle_ratio")
 _PLACES = ("{}", "metrics.{}", "metrics.{}.mean", "trainer.{}", "annexes.{}")
@@ -124,7 +124,8 @@ def _trend_and_range(values: Sequence[float | None]) -> tuple[str, str, str]:
 
 def _newest(source: Source, run: dict[str, Any], last: int) -> list[dict[str, Any]]:
     """The newest versions of the run's current attempt, flat."""
-    behind = f"{run['attempt']}.{max(run['sealed_version'] - last, 0)}"
+    sealed = run["sealed_version"]
+    behind = f"{run['attempt']}.{sealed - last}" if sealed >= last else f"{run['attempt'] - 1}.{END}"
     return [flat_version(version) for version in source.versions(run["run"], cursor=behind)][-last:]
 
 

@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -16,7 +16,8 @@ from exporter.snapshot import RunSnapshot
 from exporter.state import Annex, Clocked, RunSummary, Scope, SealedWindow
 from exporter.statistics import Distribution
 
-_LAST = 2**62
+END: Final = 2**62
+"""Beyond every version."""
 
 
 class Page(NamedTuple):
@@ -25,7 +26,7 @@ class Page(NamedTuple):
     run: str
     windows: list[SealedWindow]
     annexes: dict[tuple[int, int], list[Annex]]
-    """By (attempt, version); version 0 may have some, and has no window."""
+    """By (attempt, version); some have no window, as version 0."""
     following: str | None
     """The cursor of the page behind it."""
 
@@ -61,15 +62,19 @@ def _archived(run: RunSummary) -> dict[str, Any]:
 def read_page(
     archive: Archive, run: str, *, first: int | None, last: int | None, limit: int, cursor: str
 ) -> Page:
-    """Up to `limit` versions behind `cursor`, with their annexes."""
-    after = _position(cursor)
-    windows = archive.versions(
-        run, after=after, first=first or 0, last=_LAST if last is None else last, limit=limit + 1
-    )
-    page = windows[:limit]
-    following = f"{page[-1].attempt}.{page[-1].version}" if len(windows) > limit else None
-    lowest = {window.attempt: first or 0 for window in page} | {after[0]: after[1] + 1}
-    return Page(run, page, _annexes(archive, run, page, lowest), following)
+    """Up to `limit` windows behind `cursor`, with all annexes so far. What is said of a version that is yet to be
+    sealed waits for its window; only version 0 never has one."""
+    after, span = _position(cursor), {"first": first or 0, "last": END if last is None else last}
+    windows = archive.versions(run, after=after, limit=limit + 1, **span)
+    page, more = windows[:limit], len(windows) > limit
+    newest = (page[-1].attempt, page[-1].version) if page else after
+    annexes = archive.annexes(run, after=after, until=newest, **span)
+    if not more and not first:
+        annexes += archive.annexes(run, after=newest, until=(END, END), first=0, last=0)
+    by_version: dict[tuple[int, int], list[Annex]] = {}
+    for annex in annexes:
+        by_version.setdefault((annex.attempt, annex.version), []).append(annex)
+    return Page(run, page, by_version, f"{newest[0]}.{newest[1]}" if more else None)
 
 
 def versions_json(page: Page) -> bytes:
@@ -85,8 +90,28 @@ def versions_csv(page: Page) -> bytes:
 
 def versions(page: Page) -> Iterator[dict[str, Any]]:
     """Each version as plain data."""
-    for window in page.windows:
-        yield _version(window, page.annexes.get((window.attempt, window.version), []))
+    windows = {(window.attempt, window.version): window for window in page.windows}
+    for key in sorted(windows.keys() | page.annexes.keys()):
+        annexes = page.annexes.get(key, [])
+        yield _version(windows[key] if key in windows else _without_window(annexes), annexes)
+
+
+def _without_window(annexes: Sequence[Annex]) -> SealedWindow:
+    """What nobody trained, as version 0: nothing is missing, and nothing is there but the annexes."""
+    return SealedWindow(
+        run=annexes[0].run,
+        attempt=annexes[0].attempt,
+        version=annexes[0].version,
+        published=True,
+        reasons=(),
+        timestamp_ns=min(annex.timestamp_ns for annex in annexes),
+        sealed_at=min(annex.arrived_at for annex in annexes),
+        train_steps=0,
+        sample_count=0,
+        values=Scope(),
+        trainer=Clocked(),
+        rollouters={},
+    )
 
 
 def csv_lines(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> Iterator[str]:
@@ -109,18 +134,6 @@ def _position(cursor: str) -> tuple[int, int]:
     if not (attempt.isdigit() and version.isdigit() and cursor.isascii() and len(cursor) < 40):
         raise MalformedRequest(f"cursor must be the `next` of an earlier page, got {cursor!r}")
     return int(attempt), int(version)
-
-
-def _annexes(
-    archive: Archive, run: str, page: list[SealedWindow], lowest: dict[int, int]
-) -> dict[tuple[int, int], list[Annex]]:
-    """Also those of versions without a window, as 0 is; `lowest` is where the page begins, by attempt."""
-    found: dict[tuple[int, int], list[Annex]] = {}
-    for attempt in sorted({window.attempt for window in page}):
-        newest = max(window.version for window in page if window.attempt == attempt)
-        for annex in archive.annexes(run, attempt, lowest[attempt], newest):
-            found.setdefault((attempt, annex.version), []).append(annex)
-    return found
 
 
 def _version(window: SealedWindow, annexes: list[Annex]) -> dict[str, Any]:

@@ -1,13 +1,18 @@
 """Annexes: never parts of a window, never late, shown as long as anything of their time is."""
 
+import csv
 import signal
+from typing import Any
+
+import requests
 
 from exporter.state import Annex, Scope, SealedWindow
 from exporter.version_window import VersionWindow
+from tests.exporter.commands import asyncrl
 from tests.exporter.conftest import StartedExporter, StartExporter
 from tests.exporter.ledger_harness import Harness, losses
 from tests.page import check_page
-from tests.wire import Emitter, scrape_until
+from tests.wire import WATCHDOG_SECONDS, Emitter, scrape_until
 
 
 def test_annexes_that_wait_leave_room_for_those_of_published_versions() -> None:
@@ -96,3 +101,67 @@ def test_a_validation_of_the_initial_weights_survives_a_restart(start_exporter: 
         assert found == {"0": 0.25}
         first.stop(number)
         first = start_exporter(data_dir=first.data_dir)
+
+
+def _history(exporter: StartedExporter, **query: Any) -> requests.Response:
+    url = f"{exporter.metrics}/api/v1/runs/r/versions"
+    return requests.get(url, params=query, timeout=WATCHDOG_SECONDS)
+
+
+def _keys(answer: dict[str, Any]) -> list[tuple[int, int, int]]:
+    return [(each["attempt"], each["param_version"], each["train_steps"]) for each in answer["versions"]]
+
+
+def test_what_is_said_of_versions_without_a_window_is_in_history(exporter: StartedExporter) -> None:
+    t, again = Emitter(exporter.otlp), Emitter(exporter.otlp, source="t1", attempt=2)
+
+    def validation(trainer: Emitter, version: int, ratio: float) -> Any:
+        return trainer.span("validation", version, values={"exact_match_ratio": ratio})
+
+    t.post(t.weight_sync(0, 0), validation(t, 0, 0.125))
+    (alone,) = _history(exporter).json()["versions"]
+    assert (alone["param_version"], alone["train_steps"], alone["metrics"]) == (0, 0, {})
+    assert (alone["complete"], alone["reasons"]) == (True, [])
+    assert alone["annexes"]["validation"]["metrics"] == {"exact_match_ratio": 0.125}
+    assert alone["timestamp"] == alone["annexes"]["validation"]["timestamp"]
+    for version in (1, 2):
+        t.post(*t.window(version, [{"policy_loss": 1.0}]))
+    again.post(again.weight_sync(1, 0), validation(again, 1, 0.25), *again.window(2, [{"policy_loss": 1.0}]))
+    again.post(validation(again, 2, 0.5))
+    found = [
+        (each["attempt"], each["param_version"], each["train_steps"])
+        for each in _history(exporter).json()["versions"]
+    ]
+    assert found == [(1, 0, 0), (1, 1, 1), (1, 2, 1), (2, 1, 0), (2, 2, 1)]
+    paged = list[tuple[int, int, int]]()
+    cursor: str | None = ""
+    while cursor is not None:
+        page = _history(exporter, limit=1, cursor=cursor).json()
+        paged += _keys(page)
+        cursor = page["next"]
+    assert paged == found
+    rows = list(csv.DictReader(_history(exporter, format="csv").text.splitlines()))
+    column = "annexes.validation.metrics.exact_match_ratio"
+    assert [row[column] for row in rows] == ["0.125", "", "", "0.25", "0.5"]
+    text = _history(exporter, format="openmetrics").text
+    assert text.count("asyncrl_version_validation_exact_match_ratio{") == 3
+    assert [each["param_version"] for each in _history(exporter, **{"from": 1}).json()["versions"]] == [
+        1,
+        2,
+        1,
+        2,
+    ]
+    for source in (("--url", exporter.metrics), ("--data-dir", exporter.data_dir)):
+        shown = asyncrl("history", "r", *source, "--metric", "validation.metrics.exact_match_ratio").stdout
+        assert [line.split()[-1] for line in shown.splitlines()[1:3]] == ["0.25", "0.5"]
+
+
+def test_the_baseline_of_a_young_run_is_in_its_table(exporter: StartedExporter) -> None:
+    t = Emitter(exporter.otlp)
+    t.post(t.weight_sync(0, 0), t.span("validation", 0, values={"exact_match_ratio": 0.125}))
+    t.post(*t.window(1, [{"policy_loss": 1.0}]))
+    shown = asyncrl(
+        "history", "r", "--url", exporter.metrics, "--metric", "validation.metrics.exact_match_ratio"
+    )
+    assert [line.split()[:2] for line in shown.stdout.splitlines()[1:3]] == [["1", "0"], ["1", "1"]]
+    assert shown.stdout.splitlines()[1].split()[-1] == "0.125"

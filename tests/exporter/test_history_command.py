@@ -29,7 +29,7 @@ ODD_RUN = 'odd "run"\u2028\x1b[31m\nx'
 
 @pytest.fixture(scope="module")
 def filled(start_module_exporter: Any) -> StartedExporter:
-    """Two attempts of run `r`, 25 versions and 3, the last of each partial; and a run with a hostile name."""
+    """Two attempts of run `r`, 25 versions and 3, 0 validated, the last partial; and a run with a hostile name."""
     exporter: StartedExporter = start_module_exporter("--grace", "0.2")
     for attempt, versions in ((1, VERSIONS), (2, 3)):
         trainer = Emitter(exporter.otlp, source=f"t{attempt}", attempt=attempt)
@@ -124,7 +124,7 @@ def test_a_table_of_rows_has_every_version_and_value(filled: StartedExporter, tm
     stored = asyncrl("history", "export", "--format", "csv", "--data-dir", filled.data_dir)
     assert exported.returncode == stored.returncode == 0, exported.stderr + stored.stderr
     assert exported.stdout == stored.stdout
-    assert exported.stderr == f"{VERSIONS + 6} versions of 2 runs\n"
+    assert exported.stderr == f"{VERSIONS + 8} versions of 2 runs\n"
     rows = list(csv.DictReader(io.StringIO(exported.stdout)))
     asyncrl(
         "history",
@@ -137,13 +137,14 @@ def test_a_table_of_rows_has_every_version_and_value(filled: StartedExporter, tm
         filled.metrics,
     )
     columns: list[dict[str, Any]] = parquet.read_table(tmp_path / "h.parquet").to_pylist()
-    assert [row["run"] for row in rows] == [ODD_RUN] + ["r"] * (VERSIONS + 5)
+    assert [row["run"] for row in rows] == [ODD_RUN] + ["r"] * (VERSIONS + 7)
     for row, column, version in zip(
         rows, columns, [*history(filled, ODD_RUN), *history(filled)], strict=True
     ):
         assert int(row["param_version"]) == column["param_version"] == version["param_version"]
-        assert float(row["metrics.policy_loss"]) == column["metrics.policy_loss"]
-        assert column["metrics.policy_loss"] == version["metrics"]["policy_loss"]
+        loss = version["metrics"].get("policy_loss")
+        assert row["metrics.policy_loss"] == ("" if loss is None else str(loss))
+        assert column["metrics.policy_loss"] == loss
         assert column["complete"] is version["complete"]
         assert column["metrics.reward.std"] == version["metrics"].get("reward", {}).get("std")
     some = asyncrl(
@@ -172,7 +173,11 @@ def test_a_prometheus_on_the_blocks_has_every_published_version_at_its_time(
             for series in prometheus.query('{run!=""}[12h]')
         }
         assert sum(map(len, found.values())) == written
-    published = [version for version in history(filled) if version["reasons"] != ["run_end"]]
+    published = [
+        version
+        for version in history(filled)
+        if version["param_version"] and version["reasons"] != ["run_end"]
+    ]
     for name, expected in (
         ("asyncrl_policy_loss", [version["metrics"]["policy_loss"] for version in published]),
         ("asyncrl_param_version", [version["param_version"] for version in published]),
