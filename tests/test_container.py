@@ -7,6 +7,7 @@ with the start parameters, mounts and entry point that the chart renders, each o
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -115,6 +116,19 @@ def test_an_image_holds_no_tool_that_builds_or_fetches(target: str, request: pyt
         found = image.run("sh", "-c", f"command -v {tool}")
         assert found.stdout == "", found.stdout
     assert image.run("python3", "-m", "pip", "--version").returncode != 0
+
+
+@pytest.mark.parametrize("target", ["exporter", "runtime"])
+def test_an_image_holds_the_releases_that_are_pinned(target: str, request: pytest.FixtureRequest) -> None:
+    image: Image = request.getfixturevalue(f"{target}_image")
+    code = "from importlib.metadata import distributions; print(*(each.name for each in distributions()))"
+    installed = {canonical(name) for name in image.run("python3", "-c", code).stdout.split()}
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert installed - {canonical(line.partition("==")[0]) for line in lines} == {"asyncrl-exporter"}
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def test_the_exporter_image_has_neither_torch_nor_ray(exporter_image: Image) -> None:
@@ -295,7 +309,8 @@ def test_the_run_of_the_chart_trains_on_a_cluster_laid_out_like_its_ray_job(
     summary = json.loads((tmp_path / "runs" / "on-ray" / "summary.json").read_text())
     assert (summary["status"], summary["versions_published"]) == ("completed", 2)
     versions = versions_of(history, "on-ray")
-    assert [(each["param_version"], each["complete"]) for each in versions] == [(1, True), (2, True)]
+    trained = [each for each in versions if each["train_steps"]]
+    assert [(each["param_version"], each["complete"]) for each in trained] == [(1, True), (2, True)]
     assert versions[-1]["rollouters"].keys() == {"0", "1"}
 
     # As KubeRay does when the RayJob is deleted.
