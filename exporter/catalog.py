@@ -201,8 +201,6 @@ REJECT_REASONS: Final = (
 )
 LATE_REASONS: Final = ("sealed", "attempt_over")
 TOKEN_KINDS: Final = ("generated", "trained")
-ROLLOUTER_STATES: Final = schema.ROLLOUTER_STATES
-TRAINER_STATES: Final = schema.TRAINER_STATES
 
 PARAM_VERSION: Final = _gauge("param_version", "Newest published parameter version", low=0)
 RUN_ATTEMPT: Final = _gauge("run_attempt", "Current attempt of the run: 1, and one more for each resume", low=1)
