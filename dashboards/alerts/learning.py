@@ -82,7 +82,10 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLGradNormBlownUp",
         severity="warning",
-        expr=settled(f"{_lately(_GRAD_NORM)} > {limit('blow_up_factor')} * {_usually(_GRAD_NORM)}"),
+        expr=settled(
+            f"{_lately(_GRAD_NORM)} > {limit('blow_up_factor')}"
+            f" * ({_usually(_GRAD_NORM)} > {limit('grad_norm_least')})"
+        ),
         hold="lasting",
         keep="flapping",
         summary="The gradients of run {{ $labels.run }} blew up",
