@@ -89,7 +89,7 @@ SCENARIOS = {
     # It speaks no more, or not all of it arrives, or it cannot be believed.
     "failed": Scenario(fails=True, alerts=alerts("RunFailed")),
     "trainer-silent": Scenario(
-        fault=Second(publishes=False, trainer_speaks=False), seconds=12, alerts=alerts("TrainerSilent")
+        fault=Second(publishes=False, trainer_speaks=False), seconds=9, alerts=alerts("TrainerSilent")
     ),
     "rollouter-silent": Scenario(
         fault=Second(rollouters=("0",), owing=("0",)), alerts=alerts("RollouterSilent")
@@ -197,6 +197,7 @@ SCENARIOS = {
     "collapsed": Scenario(
         fault=Second(values={"reward": [0.0, 0.0, 0.0, 0.1], "grad_norm": 0.0}),
         begins=LEARNED,
+        seconds=30,
         alerts=alerts("RewardCollapsed"),
     ),
     "falling-apart": Scenario(
@@ -204,6 +205,7 @@ SCENARIOS = {
             values={"reward": [0.1, 0.3, 0.5, 0.7], "entropy": 0.05, "kl_reference": 2.0, "grad_norm": 60.0}
         ),
         begins=LEARNED,
+        seconds=30,
         alerts=alerts("EntropyCollapsed", "KLReferenceBlownUp", "GradNormBlownUp"),
     ),
     "frozen": Scenario(fault=Second(values={"grad_norm": 0.0}), alerts=alerts("GradNormZero")),

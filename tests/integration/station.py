@@ -30,6 +30,7 @@ FLAGS = (
     *("--grace", "5"),
     *("--finished-run-grace", "15"),  # 15 min
     *("--window-versions", "4", "--window-seconds", "4"),
+    *("--series-budget", "1000000"),  # versions come ten times as fast as runs of this number would have them
 )
 ENVIRONMENT = {"PYTHONDEVMODE": ""}
 """Python's development mode would cost the exporters most of the time they have here."""
@@ -75,10 +76,10 @@ class Station:
     """The stack while it runs."""
 
     exporter: StartedExporter
+    replica: StartedExporter
+    """Another one, to which nobody speaks yet."""
     guarded: StartedExporter
-    """A second one: it asks senders for a token that nobody has."""
-    replica_listen: str
-    """The address at which Prometheus looks for a third, which has the same runs as the first."""
+    """A third: it asks senders for a token that nobody has."""
     prometheus: Prometheus
     pager: Pager
     teller: Teller
@@ -107,7 +108,7 @@ def run_station(
     web config file of those who may send to the guarded one."""
     exporter = start_exporter(*FLAGS, "--push", push, environment=ENVIRONMENT)
     guarded = start_exporter("--otlp-web-config", str(senders), environment=ENVIRONMENT)
-    replica_listen = f"127.0.0.1:{free_port()}"
+    replica = start_exporter(*FLAGS, environment=ENVIRONMENT)
     rules = directory / "rules.yaml"
     rules.write_text(rules_yaml(DIVISOR))
     teller = Teller(scenarios)
@@ -118,7 +119,7 @@ def run_station(
         serve_gpu_page() as gpus,
         run_prometheus(
             directory,
-            [exporter.metrics, guarded.metrics, f"http://{replica_listen}", gpus.url],
+            [exporter.metrics, replica.metrics, guarded.metrics, gpus.url],
             interval_seconds=1.0,
             alerting=Alerting(rules=rules, alertmanager=alertmanager, lookback_seconds=300 / DIVISOR),
         ) as prometheus,
@@ -128,7 +129,7 @@ def run_station(
             yield Station(
                 exporter=exporter,
                 guarded=guarded,
-                replica_listen=replica_listen,
+                replica=replica,
                 prometheus=prometheus,
                 pager=pager,
                 teller=teller,
