@@ -1,9 +1,11 @@
 """The lives of a run: which attempt a record belongs to, when the next one begins, and what comes after the end."""
 
+import msgspec
+
 from exporter import catalog
 from exporter.control import Record
 from exporter.state import Attempt, Run, SourceLife
-from exporter.tally import refuse
+from exporter.tally import refuse, refuse_own_values
 from runtime.telemetry import schema
 
 RUN_ENDERS = (schema.TRAINER, schema.CONTROLLER)
@@ -61,6 +63,16 @@ def refuse_pending(run: Run, attempt: Attempt, wall: float) -> None:
     if attempt.pending:
         refuse(run, "bad_value", wall, by=len(attempt.pending))
         attempt.pending = []
+
+
+def refuse_left_over(run: Run, attempt: Attempt, wall: float) -> None:
+    """Once it is clear that no partial window takes in what the run end says."""
+    end = attempt.end
+    if end is None or not (end.reported or end.user_values) or not _is_over(run, attempt):
+        return
+    if attempt.sealed <= end.version:
+        refuse_own_values(run, end, wall)
+    attempt.end = msgspec.structs.replace(end, reported={}, user_values={})
 
 
 def late_reason(run: Run, attempt: Attempt, record: Record, *, fills_hole: bool) -> str | None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from exporter import catalog
 from exporter.arrivals import Arrivals
-from exporter.attempts import RUN_ENDERS, find_attempt, late_reason, refuse_pending
+from exporter.attempts import RUN_ENDERS, find_attempt, late_reason, refuse_left_over, refuse_pending
 from exporter.attributes import NS
 from exporter.control import Record, read_record, read_seq
 from exporter.errors import Late, Rejected
@@ -35,7 +35,7 @@ from exporter.state import (
     SourceLife,
     State,
 )
-from exporter.tally import admit_names, count_values, refuse
+from exporter.tally import admit_names, count_values, refuse, refuse_own_values
 from runtime.telemetry import schema
 
 log = logging.getLogger(__name__)
@@ -88,6 +88,8 @@ class Ledger:
             self._give_up(run, hole, seal.wall)
         if seal.version:
             self._seal_window(run, run.attempts[seal.attempt], seal)
+        if seal.attempt in run.attempts:
+            refuse_left_over(run, run.attempts[seal.attempt], seal.wall)
 
     def abandon(self, run_name: str, *, wall: float) -> None:
         """Nobody was heard of for too long: the run is lost."""
@@ -170,6 +172,7 @@ class Ledger:
             if record.version in attempt.annexes.get(record.kind, ()):
                 return  # a second one of its kind
             _TAKE[record.kind](self, run, attempt, life, admit_names(run, record, wall), wall)
+            refuse_left_over(run, attempt, wall)
         except Late as complaint:
             run.count(catalog.LATE_RECORDS, complaint.reason)
             raise
@@ -224,6 +227,8 @@ class Ledger:
         self.arrivals.sync_arrived(run.name, attempt.number, record.version)
         if opens:
             _window(attempt, record.version).sync = record
+        else:
+            refuse_own_values(run, record, wall)
         run.stamp(catalog.LAST_VERSION, wall)
         for phase, duration in record.phase_ns.items():
             run.count(catalog.SYNC_PHASE_SECONDS, phase, by=duration / NS)
@@ -274,6 +279,7 @@ class Ledger:
     ) -> None:
         said = attempt.end
         if record.role not in RUN_ENDERS or (said and (said.role, record.role) != _TRAINER_LIVES):
+            refuse_own_values(run, record, wall)
             return
         attempt.end = record
         self.arrivals.end_arrived(run.name, attempt.number)

@@ -27,6 +27,13 @@ def refuse(run: Run, reason: str, wall: float, *, by: int = 1) -> None:
         run.stamp(catalog.LAST_BACKWARD, wall)
 
 
+def refuse_own_values(run: Run, record: Record, wall: float) -> None:
+    """Count the values that the sender named itself on a record that is part of no version: nobody would see them."""
+    count = len(record.reported) + len(record.user_values)
+    if count:
+        refuse(run, "bad_value", wall, by=count)
+
+
 def admit_names(run: Run, record: Record, wall: float) -> Record:
     """The record without the user metrics whose family another name has, or that are too many."""
     known = run.user_names

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tests.exporter.ledger_harness import GRACE_SECONDS, Harness, losses
-from tests.wire import Emitter
+from tests.wire import Emitter, Plain
 
 
 def emitter(role: str, source: str, *, attempt: int | None = None) -> Emitter:
@@ -165,6 +165,45 @@ def test_what_was_said_of_a_version_that_never_came_is_refused_at_the_end(ending
     assert harness.annexes == []
 
 
+OWN: dict[str, Plain | None] = {"asyncrl.reported.rollouter_idle_ratio": 0.25, "asyncrl.metric.mine": 1.0}
+
+
+def test_own_values_that_belong_to_no_version_are_refused_and_counted() -> None:
+    harness, t, r = Harness(), emitter("trainer", "t0"), emitter("rollouter", "r0")
+    harness.post(t, t.weight_sync(0, 0, attributes=OWN))
+    assert harness.count("rejected_records_total", "bad_value") == 2
+    harness.post(r, r.span("run_end", 0, OWN | {"asyncrl.status": "stopped"}))
+    assert harness.count("rejected_records_total", "bad_value") == 4
+    harness.post(t, *losses(t, 1, [1]), t.weight_sync(1, 1, attributes=OWN))
+    assert (harness.sealed[1].reported, harness.sealed[1].values.user) == (
+        {"": {"rollouter_idle_ratio": 0.25}},
+        {"asyncrl_user_mine": 1.0},
+    )
+    assert harness.count("rejected_records_total", "bad_value") == 4
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+@pytest.mark.parametrize("filled", [True, False])
+def test_own_values_on_a_run_end_are_of_the_partial_window_or_refused_once_there_is_none(
+    steps: int, filled: bool
+) -> None:
+    harness, t = Harness(), emitter("trainer", "t0")
+    harness.post(t, *losses(t, 1, [1]), t.weight_sync(1, 1))
+    missing = [*losses(t, 2, [2][:steps]), t.span("validation", 1)]
+    end = t.span("run_end", 1, OWN | {"asyncrl.status": "completed"})
+    assert harness.post(t, end).rejected == 0
+    assert harness.count("rejected_records_total", "bad_value") == 0, "a step may be on its way"
+    if filled:
+        harness.post(t, *missing)
+    else:
+        harness.wait(1.0)
+        harness.wait(2 * GRACE_SECONDS)
+    taken = steps == 1 and filled
+    assert harness.count("rejected_records_total", "bad_value") == (0 if taken else 2)
+    if taken:
+        assert harness.sealed[2].reported == {"": {"rollouter_idle_ratio": 0.25}}
+
+
 def test_a_hole_of_an_ended_trainer_is_lost_although_its_successor_works() -> None:
     harness, t = Harness(), emitter("trainer", "t0", attempt=1)
     harness.post(t, *losses(t, 1, [1]), t.weight_sync(1, 1))
@@ -175,6 +214,21 @@ def test_a_hole_of_an_ended_trainer_is_lost_although_its_successor_works() -> No
     harness.wait(1)
     harness.wait(15)
     assert harness.count("lost_records_total", "trainer") == 1
+
+
+def test_a_source_that_speaks_for_two_runs_counts_the_seqs_of_each_by_themselves() -> None:
+    harness, t = Harness(), emitter("trainer", "t0")
+    other: dict[str, Plain | None] = {"rl.run.id": "other"}
+    for version in (1, 2):
+        step, sync = t.train_step(version, version), t.weight_sync(version, 1)
+        first = 2 * version - 1
+        harness.post(t, step, t.train_step(version, version, attributes=other, seq=first))
+        harness.post(t, t.weight_sync(version, 1, attributes=other, seq=first + 1), sync)
+    harness.wait(GRACE_SECONDS)
+    for run in harness.ledger.state.runs.values():
+        assert (run.current.sealed, run.counters["asyncrl_versions_sealed_total"]["true",].value) == (2, 2)
+        assert run.counters["asyncrl_lost_records_total"]["trainer",].value == 0
+    assert sorted(harness.ledger.state.runs) == ["other", "r"]
 
 
 def test_one_source_may_begin_an_attempt_that_repeats_versions() -> None:
