@@ -16,9 +16,14 @@ def laid_out(panels: list[Json]) -> list[Json]:
     assert y > 0, "a board without panels"
     for number, panel in enumerate(_all(placed), 1):
         panel["id"] = number
-        for letter, target in enumerate(panel.get("targets", [])):
-            target["refId"] = chr(ord("A") + letter)
+        for position, target in enumerate(panel.get("targets", [])):
+            target["refId"] = letter(position)
     return placed
+
+
+def letter(position: int) -> str:
+    """Of a panel's query, from 0."""
+    return chr(ord("A") + position)
 
 
 def _flow(panels: list[Json], top: int) -> tuple[list[Json], int]:

@@ -1,7 +1,7 @@
 """What every panel with queries has in common: its options in YAML, and what follows from its family."""
 
 import json
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 from grafana_dashboards.components.panels import PanelsItemBase
@@ -21,6 +21,7 @@ from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from dashboards.errors import DashboardError
+from dashboards.layout import letter
 from dashboards.links import board_url
 from dashboards.promql import REPORTED, is_reported
 from dashboards.queries import QUERIES
@@ -202,6 +203,15 @@ def target(query: Query) -> prometheus.Dataquery:
     elif query.format == "heatmap":
         made.legend_format("{{le}}")
     return made.instant() if query.kind == "instant" else made.range()
+
+
+ALONE: Final = "Value"
+"""What Grafana calls the values of a table whose other queries, if any, found nothing."""
+
+
+def value_field(position: int) -> str:
+    """What it calls the values of the query at a place of several, from 0, once they are joined."""
+    return f"{ALONE} #{letter(position)}"
 
 
 def coded(states: States) -> list[models.ValueMapping]:

@@ -7,7 +7,7 @@ from grafana_foundation_sdk.builders import table
 from grafana_foundation_sdk.models import common as models
 from grafana_foundation_sdk.models import dashboard
 
-from dashboards.components.panel import DataPanel, Json, PanelOptions, coded, filled
+from dashboards.components.panel import ALONE, DataPanel, Json, PanelOptions, coded, filled, value_field
 from dashboards.errors import DashboardError
 from dashboards.links import LINKS
 from dashboards.states import STATES
@@ -45,17 +45,15 @@ class Table(DataPanel):
 
     def draw(self, options: Any) -> table.Panel:
         panel = filled(table.Panel(), options)
-        fields = {column.title: _field(column, options) for column in options.columns}
+        titles = {_field(column, options): column.title for column in options.columns}
+        places = {field: place for place, field in enumerate(titles)}
+        for column in options.columns:
+            if column.query == options.queries[0]:
+                titles[ALONE] = column.title
         steps: list[tuple[str, Json]] = [
             ("merge", {}),
-            ("filterFieldsByName", {"include": {"names": list(fields.values())}}),
-            (
-                "organize",
-                {
-                    "indexByName": {field: place for place, field in enumerate(fields.values())},
-                    "renameByName": {field: title for title, field in fields.items()},
-                },
-            ),
+            ("filterFieldsByName", {"include": {"names": list(titles)}}),
+            ("organize", {"indexByName": places, "renameByName": titles}),
         ]
         for name, step in steps:
             panel.with_transformation(dashboard.DataTransformerConfig(id_val=name, options=step))
@@ -78,9 +76,7 @@ def _field(column: Column, options: TableOptions) -> str:
         return column.label
     if column.query not in options.queries:
         raise DashboardError(f"panel {options.title!r}: column {column.title!r} is of no query of the panel")
-    if len(options.queries) == 1:
-        return "Value"
-    return f"Value #{chr(ord('A') + options.queries.index(column.query))}"
+    return ALONE if len(options.queries) == 1 else value_field(options.queries.index(column.query))
 
 
 def _numbers(titles: list[str]) -> dashboard.DataTransformerConfig:

@@ -13,7 +13,8 @@ from grafana_foundation_sdk.models import xychart as models
 
 from dashboards.components.axis import LINEAR, decades
 from dashboards.components.legend import legend, tooltip
-from dashboards.components.panel import DataPanel, Json, PanelOptions, filled, palette
+from dashboards.components.panel import ALONE, DataPanel, Json, PanelOptions, filled, palette, value_field
+from dashboards.errors import DashboardError
 
 X: Final = "param_version"
 RUN: Final = ("run", "attempt")
@@ -47,6 +48,8 @@ class Xychart(DataPanel):
     options_type: ClassVar[type[PanelOptions]] = XychartOptions
 
     def draw(self, options: Any) -> xychart.Panel:
+        if len(options.queries) > 1 and len(options.series) != len(options.queries):
+            raise DashboardError(f"panel {options.title!r}: `series` names each of several queries")
         panel = filled(xychart.Panel(), options)
         values = _values(options)
         lines = [*RUN, options.each] if options.each else [*RUN]
@@ -67,11 +70,9 @@ class Xychart(DataPanel):
 
 
 def _values(options: XychartOptions) -> dict[str, str]:
-    """What Grafana calls the value of each query, and what we do."""
-    if len(options.queries) == 1:
-        return {"Value": ""}
-    letters = [chr(ord("A") + n) for n in range(len(options.queries))]
-    return {f"Value #{letter}": words for letter, words in zip(letters, options.series, strict=True)}
+    """What Grafana calls the values of the queries, and the words we have for them."""
+    several = enumerate(options.series) if len(options.queries) > 1 else ()
+    return {ALONE: ""} | {value_field(position): words for position, words in several}
 
 
 def _transformations(lines: list[str], values: list[str]) -> list[tuple[str, Json]]:
