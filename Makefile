@@ -10,11 +10,12 @@ BENCHMARKS = $(basename $(notdir $(shell grep -l __main__ benchmarks/*.py)))
 
 .PHONY: run test check format generate bench clean
 
+# A line break in ARGS would begin a command of its own; `strip` makes it a space.
 run: $(INSTALLED)
-	$(BIN)/asyncrl run $(ARGS)
+	$(BIN)/asyncrl run $(strip $(ARGS))
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(strip $(ARGS))
 
 check: $(INSTALLED)
 	$(BIN)/ruff check
