@@ -43,11 +43,14 @@ def require(target: str) -> Path:
     pytest.skip(reason)
 
 
-def run_helm(major: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """One call of helm, whatever it says."""
+def run_helm(
+    major: str, *arguments: str, stdin: str = "", environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """One call of helm, whatever it says, with these variables more."""
     return subprocess.run(
         [require(f".cache/helm/{major}/helm"), *arguments],
         input=stdin,
+        env=os.environ | (environment or {}),
         capture_output=True,
         text=True,
         timeout=WATCHDOG_SECONDS,

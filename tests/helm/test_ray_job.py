@@ -371,6 +371,16 @@ def test_no_service_of_the_exporter_selects_a_pod_of_the_run() -> None:
             assert not selector.items() <= template["metadata"]["labels"].items()
 
 
+def test_a_network_policy_admits_the_pods_of_the_run_whatever_other_namespaces_may_send() -> None:
+    policy = {"enabled": True, "ingestNamespaces": ["elsewhere"]}
+    rendered = run(chart={"networkPolicy": policy})
+    ingest = rendered.one("NetworkPolicy")["spec"]["ingress"][0]
+    assert [port["port"] for port in ingest["ports"]] == ["otlp"]
+    (selector,) = [each["podSelector"]["matchLabels"] for each in ingest["from"] if "podSelector" in each]
+    for template in templates(rendered).values():
+        assert selector.items() <= template["metadata"]["labels"].items()
+
+
 def test_the_version_of_ray_is_the_one_that_the_image_has() -> None:
     pin = re.search(r"^ray==(\S+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
     assert pin is not None
