@@ -30,13 +30,13 @@ def _stalled(cause: str) -> str:
 
 def _checkpoint_old() -> str:
     """Some usual times between checkpoints, which are the mean over a day, or else a fixed one."""
-    first, last = (once(f"{which}_over_time({_CHECKPOINT}[$day])") for which in ("min", "max"))
+    first, last = once(f"min_over_time({_CHECKPOINT}[$day])"), latest(_CHECKPOINT)
     usual = f"({last} - {first}) / ({once(f'changes({_CHECKPOINT}[$day])')} > 0)"
     least = limit("checkpoint_least_seconds")
     scaled = f"{usual} * {limit('checkpoint_factor')}"
-    unknown = f"{latest(_CHECKPOINT)} * 0 + {limit('checkpoint_seconds')}"
+    unknown = f"{last} * 0 + {limit('checkpoint_seconds')}"
     longest = f"({scaled} > {least} or {usual} * 0 + {least} or {unknown})"
-    newest = f"({latest(_CHECKPOINT)} > {STARTED} or {STARTED} and on (run) {latest(_CHECKPOINT)})"
+    newest = f"({last} > {STARTED} or {STARTED} and on (run) {last})"
     return f"time() - {newest} > {longest}"
 
 

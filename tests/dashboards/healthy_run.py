@@ -6,7 +6,7 @@ as in PromQL but without the labels that every target and run has; its values ar
 
 import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 Values = Callable[[int], float | str | None]
 """Minute -> value; None for no sample, "stale" where a scrape says that the series is gone."""
@@ -49,7 +49,8 @@ def noisy(mean: float, std: float) -> Values:
 # ---- changes
 
 
-class Level(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Level:
     """Another value meanwhile."""
 
     usual: Values

@@ -6,6 +6,8 @@ import re
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
@@ -106,19 +108,23 @@ def run_suites(directory: Path, suites: Sequence[Suite]) -> dict[str, str]:
         (directory / f"{suite.name}.test.yaml").write_text(json.dumps(test))
     files = [f"{suite.name}.test.yaml" for suite in suites]
     shares = [share for share in (files[i::PROCESSES] for i in range(PROCESSES)) if share]
-    running = [
-        subprocess.Popen(
-            [promtool, "test", "rules", *share],
-            cwd=directory,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for share in shares
-    ]
-    output = "".join(process.communicate(timeout=WATCHDOG_SECONDS)[0] for process in running)
+    with ThreadPool(PROCESSES) as pool:
+        output = "".join(pool.map(partial(_test_rules, promtool, directory), shares))
     verdicts = dict(
         re.findall(r"Unit Testing:\s+(\S+)\.test\.yaml\n(.*?)(?=Unit Testing:|\Z)", output, re.DOTALL)
     )
     assert verdicts.keys() == {suite.name for suite in suites}, output
     return {name: "" if verdict.strip() == "SUCCESS" else verdict for name, verdict in verdicts.items()}
+
+
+def _test_rules(promtool: str, directory: Path, files: Sequence[str]) -> str:
+    tested = subprocess.run(
+        [promtool, "test", "rules", *files],
+        cwd=directory,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=WATCHDOG_SECONDS,
+        check=False,
+    )
+    return tested.stdout
