@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.http_listener import listen
 from tests.prometheus import WATCHDOG_SECONDS, require_binary, wait_until_ready
 
 
@@ -37,19 +37,21 @@ class Notification:
 class Pager:
     """What arrived at the webhook, in its order."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self) -> None:
+        self.url = ""
         self.heard: list[Notification] = []
         self._changed = threading.Condition()
 
-    def take(self, call: Mapping[str, Any]) -> None:
+    def take(self, call: bytes) -> bytes:
         """One call of the webhook, as Alertmanager writes it."""
+        alerts: list[dict[str, Any]] = json.loads(call)["alerts"]
         with self._changed:
             self.heard += [
                 Notification(status=alert["status"], labels=alert["labels"], annotations=alert["annotations"])
-                for alert in call["alerts"]
+                for alert in alerts
             ]
             self._changed.notify_all()
+        return b""
 
     def wait_for(self, condition: Callable[[], object], seconds: float = WATCHDOG_SECONDS) -> bool:
         """Whether the condition came to hold; it is looked at whenever something arrives."""
@@ -74,23 +76,9 @@ class Pager:
 @contextmanager
 def run_pager() -> Iterator[Pager]:
     """Listens on a free port until the block ends."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            pager.take(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            """Quiet."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        pager = Pager(f"http://127.0.0.1:{server.server_port}")
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    pager = Pager()
+    with listen(pager.take) as pager.url:
         yield pager
-        server.shutdown()
-        thread.join()
 
 
 @contextmanager
@@ -103,7 +91,7 @@ def run_alertmanager(directory: Path, pager: Pager, *, inhibition: str = "") -> 
         "receiver": "pager",
         "group_by": ["..."],
         "group_wait": "1s",  # a cause that fires in the same evaluation inhibits before its effects are told
-        "group_interval": "1s",
+        "group_interval": "5s",
         "repeat_interval": "1h",
     }
     receiver = {"name": "pager", "webhook_configs": [{"url": pager.url, "send_resolved": True}]}

@@ -1,12 +1,11 @@
 """A page as dcgm-exporter writes it, of a host whose GPUs break one after the other, each in its own way."""
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from dashboards import dcgm
+from tests.http_listener import listen
 
 HOST = "train-0"
 FAULTS = {
@@ -24,8 +23,8 @@ _THROTTLED_RATIO = 0.4
 class GpuPage:
     """Served at `url`. Set `broken` at any time."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self) -> None:
+        self.url = ""
         self.broken = False
         self._throttled_ns = 0.0
         self._read = time.monotonic()
@@ -56,23 +55,6 @@ class GpuPage:
 @contextmanager
 def serve_gpu_page() -> Iterator[GpuPage]:
     """Until the block ends."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = page.text().encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            """Quiet."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        page = GpuPage(f"http://127.0.0.1:{server.server_port}")
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    page = GpuPage()
+    with listen(lambda _: page.text().encode(), content_type="text/plain; version=0.0.4") as page.url:
         yield page
-        server.shutdown()
-        thread.join()

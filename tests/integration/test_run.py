@@ -198,6 +198,23 @@ def test_neither_the_driver_nor_the_queue_pays_for_torch(tmp_path: Path) -> None
     assert with_torch == ["trainer"]
 
 
+def test_a_run_whose_telemetry_never_arrives_says_so_at_once_and_what_was_lost_in_the_end(
+    tmp_path: Path,
+) -> None:
+    nobody = "http://127.0.0.1:9"
+    with start(tmp_path, "versions=1", f"telemetry.endpoints=[{nobody}]") as run:
+        assert run.wait() == 0
+    said = run.output.read_text().splitlines()
+    (first,) = [line for line in said if line.startswith("asyncrl run: telemetry of ")]
+    assert f" to {nobody}: /v1/" in first
+    assert "ConnectionRefusedError" in first
+    assert said.index(first) < next(number for number, line in enumerate(said) if "ending the actors" in line)
+    control = run.summary()["telemetry"]["dropped"]["control"]
+    (last,) = [line for line in said if "was lost" in line]
+    assert last.startswith(f"asyncrl run: telemetry to {nobody} was lost: {control} control spans")
+    assert "ConnectionRefusedError" in last
+
+
 def test_gpus_that_are_not_there_are_refused_not_waited_for(tmp_path: Path) -> None:
     settings = ("rollouters=1000", "resources.rollouter_gpus=1", "telemetry.endpoints=[http://127.0.0.1:9]")
     with start(tmp_path, *settings) as run:

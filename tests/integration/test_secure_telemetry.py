@@ -46,6 +46,8 @@ def test_the_runtime_shows_who_it_is(start_exporter: StartExporter, tmp_path: Pa
         )
         if proof == "token":
             assert not telemetry.flush(0.5)  # 401 now; nothing is dropped for it
+            (endpoint,) = telemetry.stats().endpoints
+            assert endpoint.last_failure.endswith("failed, HTTP 401: 'credentials are missing or wrong'")
             token_file.write_text("new\n", encoding="utf-8")
         assert telemetry.flush(WATCHDOG_SECONDS)
         assert telemetry.stats().dropped == {"control": 0, "detail": 0}
