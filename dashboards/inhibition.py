@@ -56,7 +56,8 @@ INHIBITIONS: Final = (
             *_names("progress", "waiting", "samples", "learning"),
         ),
     ),
-    Inhibition(causes=("AsyncRLRunFailed",), consequences=("AsyncRLTrainerSilent",)),
+    # What waited for a version that never came is refused at the end.
+    Inhibition(causes=("AsyncRLRunFailed",), consequences=("AsyncRLTrainerSilent", "AsyncRLRecordsRejected")),
     # A stall: its cause, where that is known, and not what follows from it.
     Inhibition(causes=_STALLS, consequences=("AsyncRLVersionStalled",)),
     Inhibition(causes=("AsyncRLStalledRolloutersPaused",), consequences=("AsyncRLStalledTrainerStarved",)),
@@ -73,7 +74,9 @@ INHIBITIONS: Final = (
         consequences=("AsyncRLVersionsIncomplete", "AsyncRLTrainerStarved", "AsyncRLBothSidesIdle"),
     ),
     Inhibition(
-        causes=("AsyncRLRollouterSilent",), consequences=("AsyncRLRollouterBehind",), equal=("run", "rollouter")
+        causes=("AsyncRLRollouterSilent",),
+        consequences=("AsyncRLRollouterBehind",),
+        equal=("run", "rollouter"),
     ),
     Inhibition(
         causes=("AsyncRLReportedRatioOutOfRange", "AsyncRLReportedActiveExceedsVersion"),
