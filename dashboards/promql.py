@@ -112,6 +112,11 @@ def quantile(q: float, family: Family, *labels: str) -> str:
     return f"(histogram_quantile({q:g}, {total(buckets, *labels, 'le')}) > -Inf)"
 
 
+def is_interpolated(expr: str) -> bool:
+    """Whether it has a quantile, which is only as exact as the buckets of its histogram."""
+    return "histogram_quantile" in expr
+
+
 def code(family: Family, label: str, values: Sequence[str]) -> str:
     """The place of the current value among `values`, from 1; 0 if it is none of them."""
     places = [f"{shown(family, _equals(label, value))} * {n}" for n, value in enumerate(values, 1)]

@@ -23,7 +23,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 from dashboards.errors import DashboardError
 from dashboards.layout import letter
 from dashboards.links import board_url
-from dashboards.promql import REPORTED, is_reported
+from dashboards.promql import REPORTED, is_interpolated, is_reported
 from dashboards.queries import QUERIES
 from dashboards.query import Query
 from dashboards.states import STATES, States
@@ -166,6 +166,11 @@ def described(options: PanelOptions) -> str:
     parts.append(options.about.strip())
     if family:
         parts.append(f"Metric: `{family.name}`.")
+    if any(is_interpolated(query.expr) for query in options.chosen_queries()):
+        parts.append(
+            "A percentile is over the rate window, and interpolated within a bucket of the histogram: it may lie"
+            " above the maximum, which is exact and of the newest version."
+        )
     if any(is_reported(query.expr) for query in options.chosen_queries()):
         parts.append(f"Of a foreign trainer, what it reports itself (`{PREFIX}{REPORTED}...`).")
     return "\n\n".join(parts)

@@ -21,6 +21,7 @@ _COMPLETE: Final = total(increase(shown(catalog.VERSIONS_SEALED, 'complete="true
 _NO_PUSH: Final = "only with --push"
 _NO_FORWARD: Final = "only with --forward-spans"
 _HEALTHY: Final = "nothing of the kind has happened"
+_HAPPENED: Final = "something of the kind happens all the time"
 
 
 def _of_run(what: str, expr: str, legend: str = "{{run}}", optional: str = "") -> Query:
@@ -29,13 +30,17 @@ def _of_run(what: str, expr: str, legend: str = "{{run}}", optional: str = "") -
 
 def _events(what: str, family: Family) -> Query:
     """How often something happened, per run."""
-    return _of_run(what, total(increase(shown(family)), "run"), "{{run}} all")
+    return _of_run(what, total(increase(shown(family)), "run"))
 
 
-def _events_by(what: str, family: Family, label: str) -> Query:
-    """The same by reason, and only those that did happen."""
-    happened = f"{total(increase(shown(family)), 'run', label)} > 0"
-    return _of_run(what, happened, f"{{{{run}}}} {{{{{label}}}}}", _HEALTHY)
+def _events_by(label: str, what: str, family: Family) -> tuple[Query, Query]:
+    """The same by reason, role or the like; a line at 0 where nothing of the kind happened."""
+    series = increase(shown(family))
+    legend = f"{{{{run}}}} {{{{{label}}}}}"
+    return (
+        _of_run(f"{what}_none", f"{total(series, 'run')} == 0", "{{run}} none", _HAPPENED),
+        _of_run(f"{what}_by_{label}", f"{total(series, 'run', label)} > 0", legend, _HEALTHY),
+    )
 
 
 def _column(what: str, expr: str) -> Query:
@@ -67,20 +72,15 @@ QUERIES: Final = (
     _column("source_offset", _OFFSET),
     # What did not arrive as it should.
     _of_run("complete_share", ratio(_COMPLETE, _SEALED)),
-    _events("incomplete", catalog.VERSIONS_INCOMPLETE),
-    _events_by("incomplete_by_reason", catalog.VERSIONS_INCOMPLETE, "reason"),
     _events("lost", catalog.LOST_RECORDS),
-    _events_by("lost_by_role", catalog.LOST_RECORDS, "role"),
-    _events("late", catalog.LATE_RECORDS),
-    _events_by("late_by_reason", catalog.LATE_RECORDS, "reason"),
     _events("rejected", catalog.REJECTED_RECORDS),
-    _events_by("rejected_by_reason", catalog.REJECTED_RECORDS, "reason"),
-    _events("nonfinite", catalog.NONFINITE_VALUES),
-    _events_by("nonfinite_by_metric", catalog.NONFINITE_VALUES, "metric"),
-    _events("out_of_range", catalog.OUT_OF_RANGE),
-    _events_by("out_of_range_by_metric", catalog.OUT_OF_RANGE, "metric"),
-    _events("dropped", catalog.TELEMETRY_DROPPED),
-    _events_by("dropped_by_kind", catalog.TELEMETRY_DROPPED, "kind"),
+    *_events_by("reason", "incomplete", catalog.VERSIONS_INCOMPLETE),
+    *_events_by("role", "lost", catalog.LOST_RECORDS),
+    *_events_by("reason", "late", catalog.LATE_RECORDS),
+    *_events_by("reason", "rejected", catalog.REJECTED_RECORDS),
+    *_events_by("metric", "nonfinite", catalog.NONFINITE_VALUES),
+    *_events_by("metric", "out_of_range", catalog.OUT_OF_RANGE),
+    *_events_by("kind", "dropped", catalog.TELEMETRY_DROPPED),
     _events("evicted", catalog.VERSIONS_EVICTED),
     _events("attempts_inferred", catalog.ATTEMPTS_INFERRED),
     _of_run("unknown_spans", total(increase(shown(catalog.UNKNOWN_SPANS)), "run"), "{{run}} unknown spans"),
