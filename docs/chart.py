@@ -24,8 +24,8 @@ HEAD = """\
 The exporter as a StatefulSet with a journal on a volume, what scrapes and guards it, the boards and alert rules, and
 on request a training run on KubeRay.
 
-    helm install rl helm/ --namespace rl --create-namespace
-    helm test rl --namespace rl          # sends a run of three versions, scrapes it back, compares
+    helm install asyncrl-exporter helm/ --namespace rl --create-namespace
+    helm test asyncrl-exporter --namespace rl     # sends a run of three versions, scrapes it back, compares
 
 [docs/kubernetes.md](../docs/kubernetes.md) leads from an empty cluster to a board, and says what the pods of a trainer
 of your own have to set.
