@@ -4,7 +4,7 @@ import msgspec
 from grafana_dashboards.components.annotations import AnnotationsItemBase
 from grafana_foundation_sdk.builders import dashboard
 
-from dashboards.components.panel import PROMETHEUS, Json, plain
+from dashboards.components.encoding import PROMETHEUS, Json, plain
 from dashboards.queries import QUERIES
 
 

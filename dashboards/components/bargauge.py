@@ -5,7 +5,9 @@ from typing import Any, ClassVar
 from grafana_foundation_sdk.builders import bargauge, common
 from grafana_foundation_sdk.models import common as models
 
-from dashboards.components.panel import DataPanel, PanelOptions, coloured, filled, palette
+from dashboards.components.colour import coloured, palette
+from dashboards.components.options import PanelOptions
+from dashboards.components.panel import DataPanel, filled
 
 
 class Bargauge(DataPanel):

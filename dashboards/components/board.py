@@ -10,7 +10,7 @@ from grafana_dashboards.components.templates import Templates
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models.dashboard import DashboardCursorSync
 
-from dashboards.components.panel import Json, plain
+from dashboards.components.encoding import Json, plain
 from dashboards.layout import laid_out
 from dashboards.links import UID_PREFIX
 

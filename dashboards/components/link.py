@@ -5,7 +5,7 @@ from grafana_dashboards.components.links import LinksItemBase
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models.dashboard import DashboardLinkType
 
-from dashboards.components.panel import Json, plain
+from dashboards.components.encoding import Json, plain
 
 
 class TagLinkOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -6,7 +6,7 @@ from grafana_dashboards.components.panels import Panels
 from grafana_dashboards.components.rows import RowsItemBase
 from grafana_foundation_sdk.builders import dashboard
 
-from dashboards.components.panel import Json, plain
+from dashboards.components.encoding import Json, plain
 
 
 class Row(RowsItemBase):

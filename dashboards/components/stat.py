@@ -5,7 +5,9 @@ from typing import Any, ClassVar
 from grafana_foundation_sdk.builders import common, stat
 from grafana_foundation_sdk.models import common as models
 
-from dashboards.components.panel import DataPanel, PanelOptions, coded, filled
+from dashboards.components.colour import coded
+from dashboards.components.options import PanelOptions
+from dashboards.components.panel import DataPanel, filled
 
 
 class StatOptions(PanelOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):

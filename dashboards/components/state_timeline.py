@@ -5,8 +5,10 @@ from typing import Any, ClassVar
 from grafana_foundation_sdk.builders import statetimeline
 from grafana_foundation_sdk.models import common as models
 
+from dashboards.components.colour import coded
 from dashboards.components.legend import legend, tooltip
-from dashboards.components.panel import DataPanel, PanelOptions, coded, filled
+from dashboards.components.options import PanelOptions
+from dashboards.components.panel import DataPanel, filled
 from dashboards.errors import DashboardError
 
 

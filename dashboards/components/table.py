@@ -7,7 +7,11 @@ from grafana_foundation_sdk.builders import table
 from grafana_foundation_sdk.models import common as models
 from grafana_foundation_sdk.models import dashboard
 
-from dashboards.components.panel import ALONE, DataPanel, Json, PanelOptions, coded, filled, value_field
+from dashboards.components.colour import coded
+from dashboards.components.encoding import Json
+from dashboards.components.options import PanelOptions
+from dashboards.components.panel import DataPanel, filled
+from dashboards.components.target import ALONE, value_field
 from dashboards.errors import DashboardError
 from dashboards.links import LINKS
 from dashboards.states import STATES

@@ -6,7 +6,7 @@ from grafana_foundation_sdk.builders import text
 from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models.text import TextMode
 
-from dashboards.components.panel import Json, plain
+from dashboards.components.encoding import Json, plain
 
 
 class TextOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,8 +7,11 @@ from grafana_foundation_sdk.models import common as models
 from grafana_foundation_sdk.models.dashboard import DynamicConfigValue
 
 from dashboards.components.axis import decades
+from dashboards.components.colour import coloured, named, palette
 from dashboards.components.legend import legend, tooltip
-from dashboards.components.panel import DataPanel, PanelOptions, coloured, filled, limits, named, palette
+from dashboards.components.limit import limits
+from dashboards.components.options import PanelOptions
+from dashboards.components.panel import DataPanel, filled
 
 FILL_OPACITY = 70
 """Of stacks and bars; areas under lines would lie over each other."""

@@ -5,7 +5,7 @@ from grafana_dashboards.components.templates import TemplatesItemBase
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models import dashboard as models
 
-from dashboards.components.panel import PROMETHEUS, Json, plain
+from dashboards.components.encoding import PROMETHEUS, Json, plain
 from dashboards.promql import shown
 from exporter.catalog import FAMILY_BY_NAME
 

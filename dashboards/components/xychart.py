@@ -12,8 +12,12 @@ from grafana_foundation_sdk.models import dashboard
 from grafana_foundation_sdk.models import xychart as models
 
 from dashboards.components.axis import LINEAR, decades
+from dashboards.components.colour import palette
+from dashboards.components.encoding import Json
 from dashboards.components.legend import legend, tooltip
-from dashboards.components.panel import ALONE, DataPanel, Json, PanelOptions, filled, palette, value_field
+from dashboards.components.options import PanelOptions
+from dashboards.components.panel import DataPanel, filled
+from dashboards.components.target import ALONE, value_field
 from dashboards.errors import DashboardError
 
 X: Final = "param_version"
