@@ -4,7 +4,7 @@ import json
 import math
 import re
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.pool import ThreadPool
@@ -26,7 +26,7 @@ class Scenario:
 
     mark: str
     series: Mapping[str, Values]
-    firing: Mapping[int, Collection[Labels]]
+    firing: Mapping[int, Sequence[Labels]]
     marked: str = "job"
 
     def checks(self, alert: str) -> list[dict[str, Any]]:
@@ -95,26 +95,40 @@ def alert_series(labels: Labels) -> str:
 
 
 def run_suites(directory: Path, suites: Sequence[Suite]) -> dict[str, str]:
-    """What promtool complains of, by suite; empty where all is as expected. Its files are JSON, which is YAML."""
-    promtool = require_binary("promtool")
+    """What promtool complains of, by suite; empty where all is as expected."""
+    return _verdicts(directory, suites, [suite.as_test() for suite in suites])
+
+
+def said_by_alerts(directory: Path, suites: Sequence[Suite]) -> dict[str, str]:
+    """Labels and annotations of the alerts that fire at the first minute of each suite where some are expected:
+    promtool, told to expect none, says what there is."""
+    tests = []
     for suite in suites:
+        minute = min(minute for minute, alerts in suite.scenarios[0].firing.items() if alerts)
+        question = {"eval_time": f"{minute}m", "alertname": suite.alert, "exp_alerts": []}
+        tests.append({**suite.as_test(), "promql_expr_test": [], "alert_rule_test": [question]})
+    return _verdicts(directory, suites, tests)
+
+
+def _verdicts(directory: Path, suites: Sequence[Suite], tests: Sequence[Any]) -> dict[str, str]:
+    """Its files are JSON, which is YAML."""
+    promtool = require_binary("promtool")
+    for suite, test in zip(suites, tests, strict=True):
         (directory / f"{suite.name}.rules.yaml").write_text(json.dumps(suite.rules))
-        test = {
+        file = {
             "rule_files": [f"{suite.name}.rules.yaml"],
             "evaluation_interval": suite.rules["groups"][0]["interval"],
             "group_eval_order": [group["name"] for group in suite.rules["groups"]],
-            "tests": [suite.as_test()],
+            "tests": [test],
         }
-        (directory / f"{suite.name}.test.yaml").write_text(json.dumps(test))
+        (directory / f"{suite.name}.test.yaml").write_text(json.dumps(file))
     files = [f"{suite.name}.test.yaml" for suite in suites]
     shares = [share for share in (files[i::PROCESSES] for i in range(PROCESSES)) if share]
     with ThreadPool(PROCESSES) as pool:
         output = "".join(pool.map(partial(_test_rules, promtool, directory), shares))
-    verdicts = dict(
-        re.findall(r"Unit Testing:\s+(\S+)\.test\.yaml\n(.*?)(?=Unit Testing:|\Z)", output, re.DOTALL)
-    )
-    assert verdicts.keys() == {suite.name for suite in suites}, output
-    return {name: "" if verdict.strip() == "SUCCESS" else verdict for name, verdict in verdicts.items()}
+    told = re.findall(r"Unit Testing:\s+(\S+)\.test\.yaml\n(.*?)(?=Unit Testing:|\Z)", output, re.DOTALL)
+    assert {name for name, _ in told} == {suite.name for suite in suites}, output
+    return {name: "" if verdict.strip() == "SUCCESS" else verdict for name, verdict in told}
 
 
 def _test_rules(promtool: str, directory: Path, files: Sequence[str]) -> str:
