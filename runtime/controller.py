@@ -35,6 +35,7 @@ from dataclasses import replace
 from runtime.config import RunConfig
 from runtime.config_sources import dump_config
 from runtime.crew import Crew
+from runtime.delivery_notice import say_what_was_dropped
 from runtime.errors import RunFailedError
 from runtime.exporter_process import ExporterProcess
 from runtime.live_view import LiveView
@@ -97,6 +98,7 @@ async def run(config: RunConfig) -> int:
         summary = build_summary(config, status=status, wall_seconds=wall_seconds, reports=reports)
         summary_file = config.folder / "summary.json"
         summary_file.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
+        say_what_was_dropped(reports.telemetry)
         notice(f"{status}; {summary_file}")
         if exporter is not None and exporter.owned:
             # Nothing else is left to stop: from here on any signal means this wait.

@@ -14,6 +14,7 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from runtime.config import RunConfig
+from runtime.delivery_notice import DeliveryNotice
 from runtime.errors import ActorFailedError, RunFailedError
 from runtime.live_view import LiveView, Statuses
 from runtime.reports import QueueReport, RollouterReport, TrainerReport, TrainerStatus
@@ -58,6 +59,7 @@ class Crew:
         )
         self._version = 0
         self._last_seen: TrainerStatus | None = None
+        self._delivery = DeliveryNotice()
         self._rollouts = {
             slot: asyncio.create_task(_answer(f"rollouter {slot}", rollouter.run.remote()))
             for slot, rollouter in self._rollouters.items()
@@ -137,6 +139,8 @@ class Crew:
             ),
         )
         self._last_seen = trainer
+        names = {f"rollouter {status.slot}": status.telemetry for status in rollouters}
+        self._delivery.observe({"the trainer": trainer.telemetry, **names})
         return Statuses(trainer, queue, rollouters)
 
 

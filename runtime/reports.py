@@ -46,6 +46,7 @@ class TrainerStatus:
     param_version: int
     """Newest published; -1 before the first weight sync."""
     steps: int
+    telemetry: TelemetryStats
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +59,7 @@ class RollouterStatus:
     """Responses."""
     param_version: int | None
     """None until the first weights are loaded."""
+    telemetry: TelemetryStats
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

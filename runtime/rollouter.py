@@ -107,6 +107,7 @@ class Rollouter:
             state=self._states.state,
             decoding=self._decoding,
             param_version=self._param_version,
+            telemetry=self._telemetry.stats(),
         )
 
     async def load_weights(self, version: int, weights: list[Awaitable[Arrays]]) -> LoadReport:

@@ -40,6 +40,7 @@ def main(argv: Sequence[str]) -> int:
             print(dump_config(config), end="")
             return 0
         _check_environment(config)
+        _check_telemetry(config)
         _make(config.folder)
         try:
             return asyncio.run(run(config))
@@ -72,6 +73,16 @@ def _check_environment(config: "RunConfig") -> None:
         )
     if prompt is not None and not config.model.path:
         SymbolTokenizer().encode(prompt.text + prompt.answer)
+
+
+def _check_telemetry(config: "RunConfig") -> None:
+    """Its files: an actor that could not read them would train to the end, and nobody would hear of it."""
+    from runtime.telemetry.credentials import check_credentials
+
+    try:
+        check_credentials(config.telemetry)
+    except ValueError as error:
+        raise RuntimeConfigError(f"telemetry.{error}") from error
 
 
 def _make(folder: Path) -> None:

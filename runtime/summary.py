@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from runtime.config import RunConfig
 from runtime.reports import QueueReport, RollouterReport, StateTimes, TrainerReport, TrainerStatus
+from runtime.telemetry.emitter import TelemetryStats
 from runtime.telemetry.partial import Partial
 
 Interval = tuple[int, int]
@@ -20,6 +21,12 @@ class Reports(NamedTuple):
     queue: QueueReport | None
     last_seen: TrainerStatus | None
     """How the trainer was when it last answered; for a trainer without a report, what is known of it."""
+
+    @property
+    def telemetry(self) -> list[TelemetryStats]:
+        """Of each who said it."""
+        everybody = (self.trainer, self.queue, *self.rollouters)
+        return [report.telemetry for report in everybody if report is not None]
 
 
 def build_summary(config: RunConfig, *, status: str, wall_seconds: float, reports: Reports) -> dict[str, Any]:
@@ -111,8 +118,7 @@ def _mean(partial: Partial) -> float | None:
 
 
 def _telemetry(reports: Reports) -> dict[str, Any]:
-    everybody = [reports.trainer, reports.queue, *reports.rollouters]
-    stats = [report.telemetry for report in everybody if report is not None]
+    stats = reports.telemetry
     kinds = sorted({kind for part in stats for kind in part.dropped})
     return {
         "sent": sum(part.sent for part in stats),

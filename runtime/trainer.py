@@ -134,7 +134,10 @@ class Trainer:
 
     async def status(self) -> TrainerStatus:
         return TrainerStatus(
-            state=self._states.state, param_version=self._progress.version, steps=self._progress.steps
+            state=self._states.state,
+            param_version=self._progress.version,
+            steps=self._progress.steps,
+            telemetry=self._telemetry.stats(),
         )
 
     async def versions_after(self, version: int) -> list[VersionReport]:

@@ -13,7 +13,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -53,6 +53,28 @@ class Pace:
         self.not_before = now + retry_after_seconds
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeliveryStats:
+    """What became of the spans for one endpoint so far."""
+
+    endpoint: str
+    """Its base URL."""
+    sent: int
+    """Acknowledged."""
+    rejected: int
+    """Spans and data points that were answered but refused."""
+    buffered: int
+    """Not yet answered."""
+    dropped: Mapping[Kind, int]
+    """Given up: a full buffer, a final refusal, or still unsent at shutdown."""
+    failures: int
+    """Posts without a 2xx, or of which records were refused."""
+    last_failure: str
+    """What the newest of these was; empty without one."""
+    cpu_seconds: float
+    """CPU time of the thread that delivers."""
+
+
 class Delivery:
     """Ships encoded spans and metrics to one endpoint from a daemon thread."""
 
@@ -82,10 +104,13 @@ class Delivery:
         self._rejected = 0
         self._cpu_seconds = 0.0
 
+        self._failures = 0
+        self._last_failure = ""
+
         self._log_again_at = -NEVER  # of the thread alone
         self._unlogged = 0
         self._thread = threading.Thread(
-            target=self._run, name=f"telemetry {self._endpoint.name}", daemon=True
+            target=self._run, name=f"telemetry {url}", daemon=True
         )
         self._thread.start()
 
@@ -131,32 +156,23 @@ class Delivery:
             unsent = self._buffer.drop_all()
             self._changed.notify_all()
         if unsent:
-            log.warning("telemetry to %s: stopped with %d spans unsent", self._endpoint.name, unsent)
+            log.warning("telemetry to %s: stopped with %d spans unsent", self._endpoint.url, unsent)
 
     def join(self, timeout_seconds: float) -> None:
         self._thread.join(timeout_seconds)
 
-    @property
-    def sent(self) -> int:
-        return self._sent
-
-    @property
-    def rejected(self) -> int:
-        return self._rejected
-
-    @property
-    def cpu_seconds(self) -> float:
-        return self._cpu_seconds
-
-    @property
-    def buffered(self) -> int:
+    def stats(self) -> DeliveryStats:
         with self._changed:
-            return len(self._buffer) + sum(len(batch) for batch in self._unsettled)
-
-    @property
-    def dropped(self) -> dict[Kind, int]:
-        with self._changed:
-            return self._buffer.dropped.copy()
+            return DeliveryStats(
+                endpoint=self._endpoint.url,
+                sent=self._sent,
+                rejected=self._rejected,
+                buffered=len(self._buffer) + sum(len(batch) for batch in self._unsettled),
+                dropped=self._buffer.dropped.copy(),
+                failures=self._failures,
+                last_failure=self._last_failure,
+                cpu_seconds=self._cpu_seconds,
+            )
 
     # The thread's side.
 
@@ -246,23 +262,26 @@ class Delivery:
         if not answer.delivered:
             self._complain(f"{path} failed, {answer.reason}")
         elif answer.rejected:
-            with self._changed:
-                self._rejected += answer.rejected
-            self._complain(f"{path} refused {answer.rejected} records: {answer.reason}")
+            self._complain(f"{path} refused {answer.rejected} records: {answer.reason}", answer.rejected)
         return answer
 
-    def _complain(self, what: str) -> None:
+    def _complain(self, what: str, rejected: int = 0) -> None:
         """At most one line per minute and endpoint, or an outage would fill the disk."""
+        with self._changed:
+            self._rejected += rejected
+            self._failures += 1
+            self._last_failure = what
         now = self._monotonic()
         if now < self._log_again_at:
             self._unlogged += 1
             return
+        stats = self.stats()
         log.warning(
             "telemetry to %s: %s; %d spans waiting, dropped so far %s, %d messages like this left out",
-            self._endpoint.name,
+            stats.endpoint,
             what,
-            self.buffered,
-            self.dropped,
+            stats.buffered,
+            stats.dropped,
             self._unlogged,
         )
         self._log_again_at = now + SECONDS_BETWEEN_LOG_LINES

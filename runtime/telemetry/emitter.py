@@ -28,7 +28,7 @@ from opentelemetry.util.types import AttributeValue
 from runtime.telemetry import schema
 from runtime.telemetry.clock import Clock
 from runtime.telemetry.config import Identity, TelemetryConfig
-from runtime.telemetry.delivery import Delivery
+from runtime.telemetry.delivery import Delivery, DeliveryStats
 from runtime.telemetry.encoding import SCOPE, encode_span, resource_envelope
 from runtime.telemetry.instruments import Instruments, Points
 from runtime.telemetry.partial import Partial
@@ -39,18 +39,27 @@ from runtime.telemetry.value_encoding import encode_values
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TelemetryStats:
-    """What became of the spans so far, summed over the endpoints, and what it cost."""
+    """What became of the spans so far, at each endpoint and summed over them, and what it cost."""
 
-    sent: int
-    """Acknowledged by an endpoint."""
-    rejected: int
-    """Spans and data points that an endpoint answered but refused."""
-    buffered: int
-    """Not yet answered."""
-    dropped: Mapping[Kind, int]
-    """Given up: a full buffer, a final refusal, or still unsent at shutdown."""
+    endpoints: Sequence[DeliveryStats]
     cpu_seconds: float
     """CPU time of emitting, collecting and delivering."""
+
+    @property
+    def sent(self) -> int:
+        return sum(endpoint.sent for endpoint in self.endpoints)
+
+    @property
+    def rejected(self) -> int:
+        return sum(endpoint.rejected for endpoint in self.endpoints)
+
+    @property
+    def buffered(self) -> int:
+        return sum(endpoint.buffered for endpoint in self.endpoints)
+
+    @property
+    def dropped(self) -> dict[Kind, int]:
+        return {kind: sum(endpoint.dropped[kind] for endpoint in self.endpoints) for kind in KINDS}
 
 
 class Telemetry:
@@ -168,14 +177,10 @@ class Telemetry:
         self._instruments.observe(read, gauges=gauges, sums=sums)
 
     def stats(self) -> TelemetryStats:
-        deliveries = self._deliveries
+        endpoints = [delivery.stats() for delivery in self._deliveries]
         cpu_seconds = self._cpu_seconds + self._instruments.cpu_seconds
         return TelemetryStats(
-            sent=sum(delivery.sent for delivery in deliveries),
-            rejected=sum(delivery.rejected for delivery in deliveries),
-            buffered=sum(delivery.buffered for delivery in deliveries),
-            dropped=self._dropped(),
-            cpu_seconds=cpu_seconds + sum(delivery.cpu_seconds for delivery in deliveries),
+            endpoints=endpoints, cpu_seconds=cpu_seconds + sum(endpoint.cpu_seconds for endpoint in endpoints)
         )
 
     def flush(self, timeout_seconds: float) -> bool:
@@ -217,12 +222,8 @@ class Telemetry:
         for delivery in self._deliveries:
             delivery.offer_metrics(body)
 
-    def _dropped(self) -> dict[Kind, int]:
-        per_endpoint = [delivery.dropped for delivery in self._deliveries]
-        return {kind: sum(dropped[kind] for dropped in per_endpoint) for kind in KINDS}
-
     def _dropped_points(self) -> Points:
-        return [(count, {schema.DROPPED_KIND: kind}) for kind, count in self._dropped().items()]
+        return [(count, {schema.DROPPED_KIND: kind}) for kind, count in self.stats().dropped.items()]
 
     def _is_inert(self) -> bool:
         return os.getpid() != self._pid  # no thread of ours lives on in a forked child

@@ -205,7 +205,7 @@ def test_a_run_whose_telemetry_never_arrives_says_so_at_once_and_what_was_lost_i
     with start(tmp_path, "versions=1", f"telemetry.endpoints=[{nobody}]") as run:
         assert run.wait() == 0
     said = run.output.read_text().splitlines()
-    (first,) = [line for line in said if line.startswith("asyncrl run: telemetry of ")]
+    first, *_ = [line for line in said if line.startswith("asyncrl run: telemetry of ")]
     assert f" to {nobody}: /v1/" in first
     assert "ConnectionRefusedError" in first
     assert said.index(first) < next(number for number, line in enumerate(said) if "ending the actors" in line)

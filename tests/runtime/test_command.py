@@ -11,6 +11,9 @@ import yaml
 
 import asyncrl
 from runtime.run import main
+from runtime.telemetry.config import TelemetryConfig
+from runtime.telemetry.credentials import check_credentials
+from tests.web_config import Authority
 
 
 def test_help_names_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,6 +86,50 @@ def test_mistake_is_one_line_and_exit_2(
     assert error.count("\n") == 1
     for part in parts:
         assert part in error
+
+
+@pytest.mark.parametrize("key", ["token_file", "ca_file", "client_cert_file", "client_key_file"])
+def test_a_file_of_telemetry_that_is_not_there_is_one_line_and_exit_2(
+    key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    authority = Authority.found(tmp_path)
+    certificate, private_key = authority.issue("client", "client")
+    token_file = tmp_path / "token"
+    token_file.write_text("a-token\n", encoding="utf-8")
+    files = {
+        "token_file": token_file,
+        "ca_file": authority.ca_file,
+        "client_cert_file": certificate,
+        "client_key_file": private_key,
+    }
+    check_credentials(TelemetryConfig(**{name: str(path) for name, path in files.items()}))
+    files[key] = tmp_path / "absent"
+    settings = [
+        f"runs_dir={tmp_path / 'runs'}",
+        *(f"telemetry.{name}={path}" for name, path in files.items()),
+    ]
+    assert main([part for setting in settings for part in ("--set", setting)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"asyncrl run: telemetry.{key} must be a")
+    assert f"{str(files[key])!r}: No such file or directory\n" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "runs").exists(), "a refused run leaves no folder behind"
+
+
+def test_files_of_telemetry_that_are_no_use_are_named(tmp_path: Path) -> None:
+    authority = Authority.found(tmp_path)
+    certificate, private_key = authority.issue("client", "client")
+    another_key = authority.issue("another")[1]
+    (tmp_path / "empty").touch()
+    for settings in (
+        {"token_file": tmp_path / "empty"},
+        {"ca_file": private_key},
+        {"client_cert_file": certificate, "client_key_file": another_key},
+    ):
+        config = TelemetryConfig(**{name: str(path) for name, path in settings.items()})
+        with pytest.raises(ValueError, match="_file must be a") as caught:
+            check_credentials(config)
+        assert str(next(iter(settings.values()))) in str(caught.value)
 
 
 def test_unknown_flag_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ import pytest
 from runtime.account import SampleAccount
 from runtime.live_view import LiveView, Statuses
 from runtime.reports import RollouterStatus, TrainerStatus, VersionReport
+from runtime.telemetry.emitter import TelemetryStats
 
 REPORT = VersionReport(
     version=3,
@@ -20,15 +21,16 @@ REPORT = VersionReport(
     rollouter_idle_ratio=0.3,
     seconds=2.0,
 )
+NOTHING_SENT = TelemetryStats(endpoints=[], cpu_seconds=0.0)
 STATUSES = Statuses(
-    TrainerStatus(state="training", param_version=2, steps=9),
+    TrainerStatus(state="training", param_version=2, steps=9, telemetry=NOTHING_SENT),
     SampleAccount(budget=192, capacity=192).view(),
-    [RollouterStatus(slot="0", state="generating", decoding=8, param_version=2)],
+    [RollouterStatus(slot="0", state="generating", decoding=8, param_version=2, telemetry=NOTHING_SENT)],
 )
 
 
 def test_without_a_terminal_each_version_is_one_plain_line(capsys: pytest.CaptureFixture[str]) -> None:
-    starting = TrainerStatus(state="starting", param_version=-1, steps=0)
+    starting = TrainerStatus(state="starting", param_version=-1, steps=0, telemetry=NOTHING_SENT)
     with LiveView(versions=80, metrics_url="http://127.0.0.1:9810/metrics") as view:
         for statuses in (STATUSES._replace(trainer=starting), STATUSES, STATUSES):
             view.refresh(statuses)

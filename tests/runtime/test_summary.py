@@ -10,10 +10,21 @@ from hypothesis import strategies as st
 from runtime.config_sources import load_config
 from runtime.reports import RollouterReport, StateTimes, TrainerReport, TrainerStatus, VersionReport
 from runtime.summary import Interval, Reports, build_summary, overlap_ratio
+from runtime.telemetry.delivery import DeliveryStats
 from runtime.telemetry.emitter import TelemetryStats
 from runtime.telemetry.partial import Partial
 
-SILENT = TelemetryStats(sent=2, rejected=0, buffered=0, dropped={"control": 1, "detail": 0}, cpu_seconds=0.5)
+DELIVERED = DeliveryStats(
+    endpoint="http://127.0.0.1:4318",
+    sent=2,
+    rejected=0,
+    buffered=0,
+    dropped={"control": 1, "detail": 0},
+    failures=0,
+    last_failure="",
+    cpu_seconds=0.1,
+)
+SILENT = TelemetryStats(endpoints=[DELIVERED], cpu_seconds=0.5)
 
 
 def test_overlap_is_over_the_union_of_the_rollouters() -> None:
@@ -42,7 +53,7 @@ def test_idle_ratio_is_a_ratio_of_sums_and_a_dead_trainer_leaves_nulls() -> None
         RollouterReport(slot=str(slot), times=times, active_intervals=[], telemetry=SILENT)
         for slot, times in enumerate([StateTimes(90, 100), StateTimes(0, 900)])
     ]
-    seen = TrainerStatus(state="training", param_version=7, steps=29)
+    seen = TrainerStatus(state="training", param_version=7, steps=29, telemetry=SILENT)
     reports = Reports(trainer=None, rollouters=rollouters, queue=None, last_seen=seen)
     summary = build_summary(load_config(), status="failed", wall_seconds=1.0, reports=reports)
     assert summary["rollouter_idle_ratio_mean"] == 0.91

@@ -250,6 +250,9 @@ def test_a_partial_success_is_counted_logged_and_not_repeated(
     assert telemetry.flush(WATCHDOG_SECONDS)
     assert telemetry.stats().rejected == 2
     assert "refused 2 records: duplicate_step" in caplog.text
+    (endpoint,) = telemetry.stats().endpoints
+    assert (endpoint.endpoint, endpoint.failures) == (sink.url, 1)
+    assert endpoint.last_failure == "/v1/traces refused 2 records: duplicate_step"
     assert [path for path, _ in sink.requests].count(TRACES) == 1
 
 

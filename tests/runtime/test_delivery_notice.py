@@ -1,0 +1,72 @@
+"""What the user is told of telemetry that does not arrive: when, how often, and what it came to."""
+
+import pytest
+
+from runtime.delivery_notice import DeliveryNotice, say_what_was_dropped
+from runtime.telemetry.delivery import DeliveryStats
+from runtime.telemetry.emitter import TelemetryStats
+
+A, B = "http://a:4318", "https://b:4318"
+
+
+def stats(
+    endpoint: str, failures: int, reason: str = "", *, buffered: int = 0, control: int = 0, detail: int = 0
+) -> DeliveryStats:
+    return DeliveryStats(
+        endpoint=endpoint,
+        sent=0,
+        rejected=0,
+        buffered=buffered,
+        dropped={"control": control, "detail": detail},
+        failures=failures,
+        last_failure=reason,
+        cpu_seconds=0.0,
+    )
+
+
+def actor(*endpoints: DeliveryStats) -> TelemetryStats:
+    return TelemetryStats(endpoints=endpoints, cpu_seconds=0.0)
+
+
+def test_an_endpoint_that_fails_is_named_at_once_and_then_once_a_minute(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = [0.0]
+    told = DeliveryNotice(monotonic=lambda: now[0])
+
+    def observe(at: float, failures: int, *, elsewhere: int = 0) -> str:
+        now[0] = at
+        told.observe(
+            {
+                "the trainer": actor(
+                    stats(A, failures, f"HTTP 401, {failures}", buffered=7, control=1, detail=2)
+                ),
+                "rollouter 0": actor(stats(A, failures, "HTTP 401"), stats(B, elsewhere, "no answer")),
+            }
+        )
+        return capsys.readouterr().err
+
+    assert observe(0, 0) == ""
+    assert observe(1, 1) == (
+        f"asyncrl run: telemetry of the trainer to {A}: HTTP 401, 1; 7 spans waiting, 3 dropped\n"
+    )
+    assert observe(60, 30) == "", "within the minute"
+    assert observe(60.5, 30, elsewhere=1) == (
+        f"asyncrl run: telemetry of rollouter 0 to {B}: no answer; 0 spans waiting, 0 dropped\n"
+    )
+    assert observe(100, 30, elsewhere=1) == "", "nothing has failed since"
+    assert "HTTP 401, 31" in observe(101, 31, elsewhere=1)
+
+
+def test_what_was_dropped_is_said_once_for_each_endpoint(capsys: pytest.CaptureFixture[str]) -> None:
+    say_what_was_dropped(
+        [
+            actor(stats(A, 3, "HTTP 503", control=2, detail=5), stats(B, 1, "no answer")),
+            actor(stats(A, 4, "HTTP 401", control=1), stats(B, 0)),
+            actor(stats(A, 0, control=1), stats(B, 0)),
+        ]
+    )
+    assert capsys.readouterr().err == (
+        f"asyncrl run: telemetry to {A} was lost: 4 control spans, without which versions are incomplete or missing, "
+        "and 5 detail spans; HTTP 401\n"
+    )
