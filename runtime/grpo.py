@@ -54,8 +54,9 @@ def token_loss(
         # The k3 estimator of KL(behaviour || current), http://joschu.net/blog/kl-approx.html: never negative.
         kl_behaviour = (ratio - 1 - log_ratio).mean()
         clip_ratio = (ratio * advantages > clipped * advantages).float().mean()
-        # Kish: (sum w)^2 / (N sum w^2); 1 on policy, 1/N when one token carries all the weight.
-        effective_sample_size_ratio = ratio.sum() ** 2 / (len(ratio) * (ratio**2).sum())
+        # Kish: (sum w)^2 / (N sum w^2); 1 on policy, 1/N when one token carries all the weight. Rounding alone
+        # takes it above 1, where it would be refused as out of range.
+        effective_sample_size_ratio = (ratio.sum() ** 2 / (len(ratio) * (ratio**2).sum())).clamp(max=1.0)
     return TokenLoss(
         loss=policy_loss - config.entropy_coefficient * entropy.mean(),
         ratio=ratio.detach(),
