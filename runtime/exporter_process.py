@@ -6,7 +6,9 @@ listen answers GET /api/v1/runs?  -- yes -->  shared: used, never stopped; own c
 
 import asyncio
 import ctypes
+import errno
 import json
+import os
 import signal
 import sys
 import time
@@ -214,4 +216,7 @@ def _reason(log_file: Path) -> str:
     for key in ("listen", "otlp"):
         reason = reason.replace(f"(--{key})", f"(--set exporter.{key}=HOST:PORT)")
         reason = reason.replace(f"--{key} ", f"exporter.{key} ")
+    if os.strerror(errno.EADDRINUSE) in reason:
+        # Behind TLS or a password an exporter is not seen to be one, and so is not shared.
+        reason += ". If an exporter with TLS or credentials is there, send to it: --set telemetry.endpoints=[URL]"
     return reason

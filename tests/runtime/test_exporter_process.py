@@ -150,6 +150,8 @@ def test_port_held_by_something_else_is_refused_by_name(tmp_path: Path, key: str
             with pytest.raises(ExporterStartError, match=f"{port}.*{key}") as caught:
                 await exporter.start()
             assert "\n" not in str(caught.value)
+            # What is there may be an exporter that does not say so without credentials.
+            assert "telemetry.endpoints" in str(caught.value)
 
     run(scenario())
 
