@@ -7,7 +7,7 @@ a run that is whole does not come and go because others speak. One run is whole 
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from typing import Final, NamedTuple
 
 import msgspec
@@ -30,11 +30,11 @@ _MERGED_SERIES: Final = len(catalog.WINDOWED_LEDGER_GAUGES) - catalog.ROLLOUTER_
 
 
 class _Need(NamedTuple):
-    """Most series of a run."""
+    """Most series of a run: of its core, and of all with one version in its version window."""
 
+    run: RunSnapshot
     core: int
     whole: int
-    """With one version in its version window."""
 
 
 class PageBudget:
@@ -44,55 +44,60 @@ class PageBudget:
         self._most = most
         self._started = started
         """The exporter's wall clock at its start: before that nobody listened."""
-        self._needs: dict[str, tuple[RunSnapshot, _Need]] = {}
+        self._needs: dict[str, _Need] = {}
         self._left = most
         """For versions beyond one of each whole run."""
-        self._whole = 0
-        self.cut: frozenset[str] = frozenset()
-        """The runs of which the page has the core only."""
+        self._cores: dict[str, RunSnapshot] = {}
         self.dropped = Counter[str]()
         """Series that the page has not, by reason, since the start."""
+
+    @property
+    def cut(self) -> Set[str]:
+        """The runs of which the page has the core only."""
+        return self._cores.keys()
 
     def share(self, runs: Mapping[str, RunSnapshot], *, now: float) -> dict[str, RunSnapshot]:
         """The runs, oldest first, as the page shows them. `now` is the exporter's wall clock."""
         known = self._needs
-        self._needs = {
-            name: known[name] if name in known and known[name][0] is run else (run, _need(run))
-            for name, run in runs.items()
-        }
-        needs = {name: need for name, (_, need) in self._needs.items()}
-        used = sum(need.whole for need in needs.values())
-        cut = set[str]()
+        changed = {name for name, run in runs.items() if name not in known or known[name].run is not run}
+        self._needs = {name: _need(run) if name in changed else known[name] for name, run in runs.items()}
+        used = sum(need.whole for need in self._needs.values())
+        cut = list[str]()
         if used > self._most:
             silence = {name: now - max(run.last_seen, self._started) for name, run in runs.items()}
             first_to_last = sorted(runs, key=lambda name: max(silence[name], SILENT_SECONDS))
             for name in reversed(first_to_last[1:]):
                 if used <= self._most:
                     break
-                cut.add(name)
-                used -= needs[name].whole - needs[name].core
-        self._take_note(frozenset(cut), needs)
-        self._left, self._whole = self._most - used, len(runs) - len(cut)
-        return {name: _core(run) if name in cut else run for name, run in runs.items()}
+                cut.append(name)
+                used -= self._needs[name].whole - self._needs[name].core
+        self._left = self._most - used
+        self._take_note([name for name in cut if name not in self._cores])
+        self._cores = {
+            name: self._cores[name] if name in self._cores and name not in changed else _core(runs[name])
+            for name in cut
+        }
+        return {**runs, **self._cores}
 
     def versions(self, run: str, like: SealedWindow) -> int:
         """Most versions of a run in its version window, all about as wide as this one."""
+        if run in self.cut:
+            return 1
         series = catalog.version_series(len(like.rollouters)) + _reported_series(like.reported)
-        runs = self._whole if run in self._needs else self._whole + 1
-        return 1 if run in self.cut else 1 + max(self._left, 0) // (series * runs)
+        whole = len(self._needs) - len(self._cores) + (run not in self._needs)
+        return 1 + max(self._left, 0) // (series * whole)
 
-    def _take_note(self, cut: frozenset[str], needs: Mapping[str, _Need]) -> None:
-        self.dropped["runs"] += sum(needs[name].whole - needs[name].core for name in cut - self.cut)
-        if cut and not self.cut:
+    def _take_note(self, newly_cut: Collection[str]) -> None:
+        self.dropped["runs"] += sum(self._needs[name].whole - self._needs[name].core for name in newly_cut)
+        if newly_cut and not self._cores:
             say(
                 log,
                 "runs cut to their core",
                 level=logging.WARNING,
-                runs=len(cut),
-                series=sum(need.whole for need in needs.values()),
+                runs=len(newly_cut),
+                series=sum(need.whole for need in self._needs.values()),
                 series_budget=self._most,
             )
-        self.cut = cut
 
 
 def _core(run: RunSnapshot) -> RunSnapshot:
@@ -114,7 +119,7 @@ def _need(run: RunSnapshot) -> _Need:
     counters = sum(map(len, run.counters.values()))
     histograms = sum(len(histogram.counts) + 2 for histogram in run.histograms.values())
     live = len(run.live) + 2 * (run.account is not None) + 2 * len(run.sources)
-    return _Need(core, core + counters + histograms + live + sum(_version_series(run)))
+    return _Need(run, core, core + counters + histograms + live + sum(_version_series(run)))
 
 
 def _version_series(run: RunSnapshot) -> Iterator[int]:
