@@ -10,6 +10,7 @@ from pathlib import Path
 import requests
 
 from tests.exporter.conftest import StartedExporter, StartExporter
+from tests.web_config import Authority, token_digest, write_web_config
 from tests.wire import WATCHDOG_SECONDS, Scrape
 
 WIRE = Path(__file__).parents[2] / "docs" / "wire.md"
@@ -67,6 +68,39 @@ def test_the_example_yields_the_three_versions_that_the_page_shows(
     assert pattern is not None
     page = requests.get(f"{exporter.metrics}/metrics", timeout=WATCHDOG_SECONDS).text
     assert [line for line in page.splitlines() if re.search(pattern[1], line)] == shown
+
+
+def test_the_example_shows_a_token_and_a_certificate_by_the_variables_of_the_page(
+    start_exporter: StartExporter, tmp_path: Path
+) -> None:
+    authority = Authority.found(tmp_path)
+    certificate, key = authority.issue("server")
+    authority.issue("client", "client")
+    stranger = Authority.found(tmp_path, "stranger").ca_file
+    web_config = write_web_config(
+        tmp_path / "senders.yml",
+        tls_server_config={
+            "cert_file": str(certificate),
+            "key_file": str(key),
+            "client_ca_file": "ca.crt",
+            "client_auth_type": "RequireAndVerifyClientCert",
+        },
+        bearer_tokens={"trainers": token_digest("a-token")},
+    )
+    exporter = start_exporter("--otlp-web-config", str(web_config))
+    variables = code_block("sh").replace("https://exporter.example:4318", exporter.otlp)
+    (tmp_path / "example.py").write_text(code_block("python"), encoding="utf-8")
+    done = subprocess.run(
+        ["sh", "-euc", f"{variables}\nexec {sys.executable} -P example.py"],
+        cwd=tmp_path,
+        env=os.environ | {"TOKEN": "a-token", "REQUESTS_CA_BUNDLE": str(stranger)},
+        capture_output=True,
+        text=True,
+        timeout=WATCHDOG_SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sealed_losses(exporter) == LOSSES
 
 
 def test_the_example_run_again_is_the_next_attempt_and_as_complete(
