@@ -94,9 +94,11 @@ def alert_series(labels: Labels) -> str:
     return "ALERTS{" + ",".join(f'{name}="{value}"' for name, value in named.items()) + "}"
 
 
-def run_suites(directory: Path, suites: Sequence[Suite]) -> dict[str, str]:
+def run_suites(
+    directory: Path, suites: Sequence[Suite], *, watchdog_seconds: float = WATCHDOG_SECONDS
+) -> dict[str, str]:
     """What promtool complains of, by suite; empty where all is as expected."""
-    return _verdicts(directory, suites, [suite.as_test() for suite in suites])
+    return _verdicts(directory, suites, [suite.as_test() for suite in suites], watchdog_seconds)
 
 
 def said_by_alerts(directory: Path, suites: Sequence[Suite]) -> dict[str, str]:
@@ -107,10 +109,12 @@ def said_by_alerts(directory: Path, suites: Sequence[Suite]) -> dict[str, str]:
         minute = min(minute for minute, alerts in suite.scenarios[0].firing.items() if alerts)
         question = {"eval_time": f"{minute}m", "alertname": suite.alert, "exp_alerts": []}
         tests.append({**suite.as_test(), "promql_expr_test": [], "alert_rule_test": [question]})
-    return _verdicts(directory, suites, tests)
+    return _verdicts(directory, suites, tests, WATCHDOG_SECONDS)
 
 
-def _verdicts(directory: Path, suites: Sequence[Suite], tests: Sequence[Any]) -> dict[str, str]:
+def _verdicts(
+    directory: Path, suites: Sequence[Suite], tests: Sequence[Any], watchdog_seconds: float
+) -> dict[str, str]:
     """Its files are JSON, which is YAML."""
     promtool = require_binary("promtool")
     for suite, test in zip(suites, tests, strict=True):
@@ -125,20 +129,20 @@ def _verdicts(directory: Path, suites: Sequence[Suite], tests: Sequence[Any]) ->
     files = [f"{suite.name}.test.yaml" for suite in suites]
     shares = [share for share in (files[i::PROCESSES] for i in range(PROCESSES)) if share]
     with ThreadPool(PROCESSES) as pool:
-        output = "".join(pool.map(partial(_test_rules, promtool, directory), shares))
+        output = "".join(pool.map(partial(_test_rules, promtool, directory, watchdog_seconds), shares))
     told = re.findall(r"Unit Testing:\s+(\S+)\.test\.yaml\n(.*?)(?=Unit Testing:|\Z)", output, re.DOTALL)
     assert {name for name, _ in told} == {suite.name for suite in suites}, output
     return {name: "" if verdict.strip() == "SUCCESS" else verdict for name, verdict in told}
 
 
-def _test_rules(promtool: str, directory: Path, files: Sequence[str]) -> str:
+def _test_rules(promtool: str, directory: Path, watchdog_seconds: float, files: Sequence[str]) -> str:
     tested = subprocess.run(
         [promtool, "test", "rules", *files],
         cwd=directory,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=WATCHDOG_SECONDS,
+        timeout=watchdog_seconds,
         check=False,
     )
     return tested.stdout

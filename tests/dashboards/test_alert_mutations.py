@@ -1,7 +1,7 @@
 """Rules that are wrong in one place are found out: by the cases of the alert, or of one that is made of it."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,74 +10,71 @@ import pytest
 from tests.dashboards.alert_cases import CASES
 from tests.dashboards.alert_scenarios import ALERTING, RECORDED, CaseScenarios, needs, rules_for
 from tests.dashboards.mutants import mutants, plain_mutants
-from tests.dashboards.promtool import Suite, run_suites
+from tests.dashboards.promtool import Scenario, Suite, run_suites
+
+Kind = Callable[[CaseScenarios], Iterable[Scenario]]
+LONG_SECONDS = 1800
+FEW = 3
 
 CASES_OF: dict[str, list[CaseScenarios]] = defaultdict(list)
 for case in CASES:
     CASES_OF[case.alert].append(CaseScenarios(case))
 
 
-def survivors(directory: Path, suites: Mapping[str, Sequence[Suite]]) -> list[str]:
-    """The mutants of which no suite complains."""
-    complaints = run_suites(directory, [suite for of_mutant in suites.values() for suite in of_mutant])
-    return [
-        mutant
-        for mutant, of_mutant in suites.items()
-        if not any(complaints[suite.name] for suite in of_mutant)
-    ]
-
-
-def suites_of(number: int, alert: str, rules: Mapping[str, Any]) -> list[Suite]:
-    return [
-        Suite(name=f"{alert}-{number}-{which}", rules=rules, scenarios=scenarios.all(), alert=alert)
-        for which, scenarios in enumerate(CASES_OF[alert])
-    ]
+def survivors(directory: Path, wrong: Mapping[str, Mapping[str, Any]], *kinds: Kind) -> list[str]:
+    """The mutants that no scenario of these kinds finds out; each kind is put to those that are left. `wrong` says
+    what is wrong, and has by alert the rule file with it; any of the alerts may find it out."""
+    left = dict(wrong)
+    for kind in kinds:
+        suites = {
+            f"{number}-{alert}-{which}": Suite(
+                name=f"{number}-{alert}-{which}", rules=rules, scenarios=list(kind(scenarios)), alert=alert
+            )
+            for number, of_mutant in enumerate(left.values())
+            for alert, rules in of_mutant.items()
+            for which, scenarios in enumerate(CASES_OF[alert])
+        }
+        complaints = run_suites(directory, list(suites.values()), watchdog_seconds=LONG_SECONDS)
+        found_out = {int(name.split("-")[0]) for name, complaint in complaints.items() if complaint}
+        left = {
+            mutant: rules for number, (mutant, rules) in enumerate(left.items()) if number not in found_out
+        }
+    return list(left)
 
 
 def test_a_mutant_of_every_alert_is_found_out(tmp_path: Path) -> None:
     """One of each, another kind of mistake from alert to alert."""
-    suites: dict[str, list[Suite]] = {}
-    for number, (alert, cases) in enumerate(CASES_OF.items()):
-        wrong = list(plain_mutants(ALERTING[alert]))
-        what, rule = wrong[number % len(wrong)]
-        rules = rules_for(rule)
-        suites[f"{alert}, {what}"] = [
-            Suite(name=f"{alert}-{which}", rules=rules, scenarios=scenarios.telling(), alert=alert)
-            for which, scenarios in enumerate(cases)
-        ]
-    assert survivors(tmp_path, suites) == []
+    wrong = {}
+    for number, alert in enumerate(CASES_OF):
+        of_alert = list(plain_mutants(ALERTING[alert]))
+        what, rule = of_alert[number % len(of_alert)]
+        wrong[f"{alert}, {what}"] = {alert: rules_for(rule)}
+    assert survivors(tmp_path, wrong, CaseScenarios.telling) == []
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(LONG_SECONDS)
 def test_every_mutant_of_every_alert_is_found_out(tmp_path: Path) -> None:
-    suites = {
-        f"{alert}, {what}": suites_of(number, alert, rules_for(rule))
+    wrong = {
+        f"{alert}, {what}": {alert: rules_for(rule)}
         for alert in CASES_OF
-        for number, (what, rule) in enumerate(mutants(ALERTING[alert]))
+        for what, rule in mutants(ALERTING[alert])
     }
-    assert survivors(tmp_path, suites) == []
+    assert survivors(tmp_path, wrong, CaseScenarios.telling, CaseScenarios.otherwise) == []
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(LONG_SECONDS)
 def test_every_mutant_of_a_recording_is_found_out(tmp_path: Path) -> None:
-    """By the alerts that are made of it; three of them are enough."""
-    suites: dict[str, list[Suite]] = defaultdict(list)
-    for record, wrong in recording_mutants():
-        users = [alert for alert in CASES_OF if record in needs(ALERTING[alert]["expr"])][:3]
-        for number, (what, rule) in enumerate(wrong):
-            for alert in users:
-                rules = rules_for(ALERTING[alert], {**RECORDED, record: rule})
-                named = f"{record.replace(':', '_')}-{number}"
-                suites[f"{record}, {what}"] += [
-                    Suite(name=f"{named}-{suite.name}", rules=rules, scenarios=suite.scenarios, alert=alert)
-                    for suite in suites_of(0, alert, rules)
-                ]
-    assert survivors(tmp_path, suites) == []
-
-
-def recording_mutants() -> Iterator[tuple[str, list[tuple[str, Mapping[str, Any]]]]]:
+    """By the alerts that are made of it; a few of them are enough."""
+    wrong: dict[str, dict[str, Any]] = {}
     for record, rule in RECORDED.items():
-        if not record.startswith("asyncrl:threshold:"):
-            yield record, list(mutants(rule))
+        if record.startswith("asyncrl:threshold:"):
+            continue
+        users = [alert for alert in CASES_OF if record in needs(ALERTING[alert]["expr"])]
+        for what, mutant in mutants(rule):
+            recorded = {**RECORDED, record: mutant}
+            wrong[f"{record}, {what}"] = {
+                alert: rules_for(ALERTING[alert], recorded) for alert in users[:FEW]
+            }
+    assert survivors(tmp_path, wrong, CaseScenarios.telling, CaseScenarios.otherwise) == []

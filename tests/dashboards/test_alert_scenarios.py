@@ -130,6 +130,15 @@ def no_versions(first: int, last: int) -> dict[str, Values]:
     return {name: frozen(values)(first, last) for name, values in stopped.items()}
 
 
+COUNTERS = {
+    name: values for name, values in OF_RUN.items() if name.split("{")[0].endswith(("_total", "_bucket"))
+}
+
+
+def begun_again_in(first: int) -> Callable[[Values], Values]:
+    return lambda usual: lambda minute: usual(minute if minute < first else minute - first)
+
+
 SILENT = {
     **no_versions(30, 10_000),
     **in_state(30, 10_000, "training", "paused_staleness"),
@@ -159,6 +168,7 @@ STORIES = (
             "up{}": between(30, 34, always(1), always(0)),
         },
     ),
+    Story(name="counters-reset", run={**OF_RUN, **each(COUNTERS, begun_again_in(30))}),
     Story(
         name="prometheus-restarted",
         run=each(OF_RUN, missing(30, 40, None)),
@@ -282,7 +292,13 @@ def test_a_healthy_run_wakes_nobody_from_its_start_to_after_its_end(complaints: 
 
 
 def test_c64_restarts_and_a_joining_exporter_wake_nobody(complaints: str) -> None:
-    restarts = ("exporter-restarted", "prometheus-restarted", "trainer-resumed", "exporter-joined")
+    restarts = (
+        "exporter-restarted",
+        "prometheus-restarted",
+        "trainer-resumed",
+        "exporter-joined",
+        "counters-reset",
+    )
     assert against(complaints, *restarts) == []
 
 
