@@ -37,7 +37,7 @@ class SelfMetrics:
         """Series of the runs on the last page."""
 
     def families(self) -> Iterator[Metric]:
-        """asyncrl_exporter_* and process_*."""
+        """asyncrl_exporter_* and process_*. What cannot be read is left out, and raised behind all else."""
         yield metric(catalog.BUILD_INFO, {(_version(),): 1.0})
         requests: Children = {
             (signal, str(status)): n for (signal, status), n in sorted(self.requests.items())
@@ -51,9 +51,15 @@ class SelfMetrics:
             (catalog.PAGE_SERIES, self.page_series),
         ):
             yield metric(family, {(): value})
+        failures: list[Exception] = []
         for families in self.others:
-            yield from families()
+            try:
+                yield from families()
+            except Exception as error:  # whatever it is
+                failures.append(error)
         yield from self._process.collect()
+        if failures:
+            raise ExceptionGroup("left out of the page", failures)
 
 
 def ingest_families(ingest: Ingest) -> Iterator[Metric]:

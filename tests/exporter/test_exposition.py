@@ -116,6 +116,21 @@ def test_what_a_journal_says_of_metrics_unknown_here_costs_the_page_nothing_else
     assert said.count("left out of the page") == 4
 
 
+def test_a_part_of_the_exporter_that_cannot_say_how_it_does_silences_no_other() -> None:
+    def locked() -> Iterator[Metric]:
+        yield good("waiting")
+        raise sqlite3.OperationalError("the journal is locked")
+
+    own = SelfMetrics(ScrapeLog())
+    own.others += [locked, lambda: [good("another")]]
+    exposition = Exposition[str](lambda snapshot, now: [good("of_runs")], own)
+    asyncio.run(exposition.page("snapshot", TEXT, compressed=False))
+    text = write(exposition)
+    for name in ("of_runs", "waiting", "another", "process_open_fds"):
+        assert f"\n{name} " in text
+    assert "asyncrl_exporter_render_errors_total 1.0\n" in text, "the first page's"
+
+
 def test_an_exporter_without_runs_still_has_its_own_families() -> None:
     def families(snapshot: str, now: float) -> Iterator[Metric]:
         yield from ()
