@@ -36,7 +36,7 @@ def _is_ratio(family: Family) -> bool:
 
 
 def _is_duration(family: Family) -> bool:
-    return family.name.endswith("_seconds") and not family.name.endswith("_timestamp_seconds")
+    return family.low == 0 and family.name.endswith("_seconds")
 
 
 def _takes_time(family: Family) -> bool:
