@@ -1,12 +1,16 @@
 """Secret and Certificate: who is asked for what, and by which files the exporter knows."""
 
+import re
+import subprocess
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.helm.chart import FULLNAME, HELM_MAJORS, NAMESPACE, Rendered, refusal, render
+from exporter.web_config import load_web_config
+from tests.helm.chart import FULLNAME, HELM_MAJORS, NAMESPACE, ROOT, Rendered, refusal, render
 
 CERT_MANAGER = {
     "tls": {"certManager": {"enabled": True, "issuerRef": {"name": "ca", "kind": "ClusterIssuer"}}}
@@ -119,3 +123,24 @@ def test_one_source_of_certificates_and_an_issuer_that_signs_them() -> None:
     both: dict[str, Any] = {"tls": CERT_MANAGER["tls"] | {"existingSecret": "certificate"}}
     assert "existingSecret" in refusal(both)
     assert "issuerRef" in refusal({"tls": {"certManager": {"enabled": True}}})
+
+
+def test_the_secret_that_the_guide_makes_is_one_that_the_exporter_takes(tmp_path: Path) -> None:
+    section = (
+        (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8").partition("`auth.existingSecret`:")[2]
+    )
+    commands = section.partition("```bash")[2].partition("```")[0]
+    made = subprocess.run(
+        ["bash", "-euc", f'kubectl() {{ printf "%s\\n" "$@"; }}\n{commands}'],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    (token,) = re.findall("^--from-literal=token=(.+)$", made.stdout, re.MULTILINE)
+    assert re.findall("^--from-file=(.+)$", made.stdout, re.MULTILINE) == ["ingest.yml", "scrape.yml"]
+    ingest, scrape = (load_web_config(tmp_path / name) for name in ("ingest.yml", "scrape.yml"))
+    assert ingest.bearer_tokens == scrape.bearer_tokens == {"ingest": sha256(token.encode()).hexdigest()}
+    assert (ingest.open_paths, scrape.open_paths) == ((), ("/metrics",))
