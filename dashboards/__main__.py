@@ -1,4 +1,5 @@
-"""Writes dashboards/generated/ from the catalogue, the boards and the rules; --check says whether it is current."""
+"""Writes dashboards/generated/ and the index of the runbooks from the catalogue, the boards and the rules; --check
+says whether they are current."""
 
 import argparse
 import sys
@@ -9,6 +10,7 @@ from dashboards.compiler import board_files
 from dashboards.errors import DashboardError
 from dashboards.inhibition import inhibition_yaml
 from dashboards.rules import rules_yaml
+from dashboards.runbooks import INDEX, runbooks_index
 
 GENERATED: Final = Path(__file__).parent / "generated"
 
@@ -16,7 +18,7 @@ GENERATED: Final = Path(__file__).parent / "generated"
 def files() -> dict[Path, str]:
     """Every generated file and its text."""
     texts = {**board_files(), "rules.yaml": rules_yaml(), "inhibition.yaml": inhibition_yaml()}
-    return {GENERATED / name: text for name, text in texts.items()}
+    return {**{GENERATED / name: text for name, text in texts.items()}, INDEX: runbooks_index()}
 
 
 def stale(wanted: dict[Path, str]) -> list[Path]:
