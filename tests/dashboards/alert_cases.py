@@ -296,7 +296,7 @@ CASES = (
         alert="AsyncRLRollouterSilent",
         bad={ROLLOUTER_SEEN: frozen(now), **SILENT_ROLLOUTER},
         after=6,
-        lingers=0,
+        lingers=15,
         edges=({ROLLOUTER_SEEN: behind(3)},),
         labels={"role": "rollouter", "rollouter": "1"},
     ),
