@@ -5,7 +5,6 @@ GPU page --------------|---------------+--> Prometheus, rules with every duratio
                        +--> replica ---+
 """
 
-import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -97,16 +96,11 @@ class Station:
 
 @contextmanager
 def run_station(
-    directory: Path,
-    start_exporter: StartExporter,
-    scenarios: Mapping[str, Scenario],
-    *,
-    push: str,
-    senders: Path,
+    directory: Path, start_exporter: StartExporter, scenarios: Mapping[str, Scenario], *, senders: Path
 ) -> Iterator[Station]:
-    """Runs until the block ends; the scenarios begin at once. `push` is where the exporter pushes to, `senders` the
-    web config file of those who may send to the guarded one."""
-    exporter = start_exporter(*FLAGS, "--push", push, environment=ENVIRONMENT)
+    """Runs until the block ends; the scenarios begin at once. `senders` is the web config file of those who may
+    send to the guarded exporter."""
+    exporter = start_exporter(*FLAGS, environment=ENVIRONMENT)
     guarded = start_exporter("--otlp-web-config", str(senders), environment=ENVIRONMENT)
     replica = start_exporter(*FLAGS, environment=ENVIRONMENT)
     rules = directory / "rules.yaml"
@@ -137,11 +131,3 @@ def run_station(
             )
         finally:
             teller.stop()
-
-
-def free_port() -> int:
-    """Of this machine, a moment ago."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
