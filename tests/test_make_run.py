@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/operations.md")
 COMMAND = re.compile(r"^    (?:\w+=\S+ )?(make run ARGS='[^']*')", re.MULTILINE)
 """An example of a page: it may go on over lines, up to the closing quote."""
-NAMED = re.compile(r"^```yaml\n# (?P<name>\S+\.yml)\n(?P<content>.*?)^```$", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"^```yaml\n# (?P<name>[\w-]+\.yml)\n(?P<content>.*?)^```$", re.MULTILINE | re.DOTALL)
 """A file of a page, whose first line is its name."""
 STUB = f"""#!{sys.executable}
 import json, sys
