@@ -159,6 +159,7 @@ NUMBERS = {
     "config": SETTINGS,
     "ports": {"metrics": 29810, "otlp": 24318},
     "serviceMonitor": {"enabled": True, "limits": {"sampleLimit": 12345678}},
+    "podSecurityContext": {"runAsUser": 1000660000},
     "podLabels": {"run": "20260101", "flag": "true"},
 }
 
@@ -172,7 +173,7 @@ def test_c76_numbers_are_digits_on_every_path_and_texts_stay_texts(
     file.write_text(yaml.safe_dump(NUMBERS), encoding="utf-8")
     sets = [f"config.{name}={value}" for name, value in SETTINGS.items()]
     sets += ["ports.metrics=29810", "ports.otlp=24318", "serviceMonitor.limits.sampleLimit=12345678"]
-    sets += ["serviceMonitor.enabled=true"]
+    sets += ["serviceMonitor.enabled=true", "podSecurityContext.runAsUser=1000660000"]
     by_path: dict[str, tuple[dict[str, Any], list[str]]] = {
         "file": ({}, ["--values", str(file)]),
         "json": (NUMBERS, []),
@@ -185,6 +186,7 @@ def test_c76_numbers_are_digits_on_every_path_and_texts_stay_texts(
     assert {"run": "20260101", "flag": "true"}.items() <= rendered.pod()["metadata"]["labels"].items()
     assert [port["containerPort"] for port in rendered.container()["ports"]] == [29810, 24318]
     assert rendered.one("ServiceMonitor")["spec"]["sampleLimit"] == 12345678
+    assert rendered.pod()["spec"]["securityContext"]["runAsUser"] == 1000660000  # as OpenShift gives them out
 
     config = tmp_path / "exporter.yml"
     config.write_text(yaml.safe_dump(rendered.settings()), encoding="utf-8")

@@ -87,15 +87,20 @@ def test_a_monitor_trusts_the_certificate_of_the_chart(monitor: str) -> None:
 
 
 def test_annotations_tell_a_prometheus_without_an_operator() -> None:
-    service = render({"scrapeAnnotations": {"enabled": True}, "ports": {"metrics": 9999, "otlp": 4318}}).one(
-        "Service", FULLNAME
-    )
-    assert service["metadata"]["annotations"] == {
+    values: dict[str, Any] = {
+        "scrapeAnnotations": {"enabled": True},
+        "ports": {"metrics": 9999, "otlp": 4318},
+    }
+    expected = {
         "prometheus.io/scrape": "true",
         "prometheus.io/scheme": "http",
         "prometheus.io/port": "9999",
         "prometheus.io/path": "/metrics",
     }
+    assert render(values).one("Service", FULLNAME)["metadata"]["annotations"] == expected
+    own = {"prometheus.io/scheme": "https", "note": "a"}
+    service = render(values | {"service": {"annotations": own}}).one("Service", FULLNAME)
+    assert service["metadata"]["annotations"] == expected | own
 
 
 @pytest.mark.parametrize("first", [*MONITORS, "scrapeAnnotations"])
