@@ -30,6 +30,8 @@ MISTAKEN = 4
 """The version whose records are wrong in every way."""
 SPAN_SECONDS = 0.02
 """Short, so that versions that are sent in a hurry do not end in the future."""
+REPORTED = 0.25
+"""Every value that the foreign trainer reports."""
 SPREAD = 8
 """Values of each distribution that a span brings."""
 
@@ -71,7 +73,7 @@ def _partial(metric: catalog.Metric, values: Sequence[float]) -> dict[str, Plain
 def reported_values() -> dict[str, Plain]:
     """What a foreign trainer may have computed itself: every latest gauge."""
     names = [name.removeprefix(catalog.PREFIX) for name in catalog.VERSIONED]
-    return {f"{schema.REPORTED_PREFIX}{name}": 0.25 for name in names}
+    return {f"{schema.REPORTED_PREFIX}{name}": REPORTED for name in names}
 
 
 class EveryFamily:
