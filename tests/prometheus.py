@@ -19,11 +19,11 @@ import yaml
 WATCHDOG_SECONDS = 60
 
 
-def require_binary(name: str) -> str:
+def require_binary(name: str, packages: str = "prometheus prometheus-alertmanager") -> str:
     """Its path. Where it is not installed the test is skipped, or fails in CI, which installs all."""
     path = shutil.which(name)
     if path is None:
-        reason = f"{name} is not installed (apt-get install prometheus prometheus-alertmanager)"
+        reason = f"{name} is not installed (apt-get install {packages})"
         if os.environ.get("ASYNCRL_REQUIRE_ALL"):
             pytest.fail(reason)
         pytest.skip(reason)

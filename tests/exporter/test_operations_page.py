@@ -10,6 +10,7 @@ from pathlib import Path
 
 from exporter.config import ExporterConfig
 from tests.exporter.conftest import ROOT, StartExporter
+from tests.prometheus import require_binary
 from tests.web_config import bcrypt_hash, token_digest
 from tests.wire import WATCHDOG_SECONDS
 
@@ -60,6 +61,7 @@ def test_the_settings_of_the_service_can_be_used(tmp_path: Path) -> None:
 def test_certificates_web_config_files_and_doctor_fit_together(
     start_exporter: StartExporter, tmp_path: Path
 ) -> None:
+    require_binary("openssl", "openssl")
     (make_certificates,) = code_blocks("sh")
     shell(tmp_path, make_certificates)
     assert (

@@ -10,8 +10,9 @@ from pathlib import Path
 import requests
 
 from tests.exporter.conftest import StartedExporter, StartExporter
+from tests.prometheus import require_binary
 from tests.web_config import Authority, token_digest, write_web_config
-from tests.wire import WATCHDOG_SECONDS, Scrape
+from tests.wire import WATCHDOG_SECONDS, Scrape, scrape_until
 
 WIRE = Path(__file__).parents[2] / "docs" / "wire.md"
 LOSSES = {1: 2.5, 2: 6.5, 3: 10.5}
@@ -101,6 +102,23 @@ def test_the_example_shows_a_token_and_a_certificate_by_the_variables_of_the_pag
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert sealed_losses(exporter) == LOSSES
+
+
+def test_a_step_and_a_version_can_be_said_with_curl(start_exporter: StartExporter) -> None:
+    require_binary("curl", "curl")
+    exporter = start_exporter()
+    done = subprocess.run(
+        ["bash", "-euc", code_block("bash").replace("http://127.0.0.1:4318", exporter.otlp)],
+        capture_output=True,
+        text=True,
+        timeout=WATCHDOG_SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "{}", "")
+    page = scrape_until(
+        exporter.metrics, lambda page: page.value("asyncrl_policy_loss", run="by-hand") == 0.5
+    )
+    assert page.value("asyncrl_versions_sealed_total", run="by-hand", complete="true") == 1
 
 
 def test_the_example_run_again_is_the_next_attempt_and_as_complete(
