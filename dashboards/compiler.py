@@ -27,6 +27,6 @@ def boards() -> dict[str, dict[str, Any]]:
 def board_files() -> dict[str, str]:
     """The text of each board, by its file's name."""
     return {
-        f"{name}.json": json.dumps(board, indent=2, ensure_ascii=False) + "\n"
+        f"{name}.json": json.dumps(board, indent=1, ensure_ascii=False) + "\n"
         for name, board in boards().items()
     }

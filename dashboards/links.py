@@ -13,14 +13,12 @@ from dashboards.alert import RUNBOOKS
 UID_PREFIX: Final = "asyncrl-"
 """Of the boards' uids."""
 
-_TRACES_OF_VERSION: Final = (
-    "{resource.rl.run.id=%5C%22${__data.fields.Run}%5C%22"
-    " %26%26 span.asyncrl.param_version=${__data.fields.Version}}"
-)
 _EXPLORE_PANE: Final = (
-    '{"t":{"datasource":"${traces}","queries":[{"refId":"A","queryType":"traceql","query":"%s"}],'
-    '"range":{"from":"${__from}","to":"${__to}"}}}'
+    '{{"t":{{"datasource":"${{traces}}","queries":[{{"refId":"A","queryType":"traceql","query":'
+    '"{{resource.rl.run.id=%5C"{run}%5C" %26%26 span.asyncrl.param_version={version}}}"}}],'
+    '"range":{{"from":"${{__from}}","to":"${{__to}}"}}}}}}'
 )
+"""A search for traces in Grafana's Explore: JSON, with the query in it once more quoted."""
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,19 +33,24 @@ def board_url(name: str, run: str = "${run:queryparam}") -> str:
     return f"/d/{UID_PREFIX}{name}?${{datasource:queryparam}}&{run}&${{__url_time_range}}"
 
 
+def traces(run: str, version: str) -> Link:
+    """The traces of a version. `run` and `version` are what Grafana puts in their place."""
+    pane = _EXPLORE_PANE.format(run=run, version=version).replace('"', "%22").replace(" ", "%20")
+    return Link(title="Traces of this version", url=f"/explore?schemaVersion=1&panes={pane}")
+
+
+def record(run: str, version: str) -> Link:
+    """All that is known of a version, in the history of the exporter."""
+    url = f"${{exporter}}/api/v1/runs/{run}/versions?from={version}&to={version}"
+    return Link(title="Record of this version", url=url)
+
+
+_CELLS: Final = ("${__data.fields.Run:percentencode}", "${__data.fields.Version}")
+
 LINKS: Final = {
     "runbook": Link(title="Runbook", url=f"{RUNBOOKS}/${{__value.raw}}.md"),
     "versions": Link(title="Versions of this run", url=board_url("versions", "var-run=${__value.raw}")),
-    "traces": Link(
-        title="Traces of this version",
-        url=f"/explore?schemaVersion=1&panes={_EXPLORE_PANE % _TRACES_OF_VERSION}".replace(
-            " ", "%20"
-        ).replace('"', "%22"),
-    ),
-    "record": Link(
-        title="Record of this version",
-        url="${exporter}/api/v1/runs/${__data.fields.Run:percentencode}/versions"
-        "?from=${__data.fields.Version}&to=${__data.fields.Version}",
-    ),
+    "traces": traces(*_CELLS),
+    "record": record(*_CELLS),
 }
-"""By the name that columns use."""
+"""By the name that columns of tables use."""

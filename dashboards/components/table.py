@@ -1,6 +1,6 @@
 """`table`: a row for each run, version, rollouter or alert, its cells from several queries."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import msgspec
 from grafana_foundation_sdk.builders import table
@@ -15,6 +15,10 @@ from dashboards.components.target import ALONE, value_field
 from dashboards.errors import DashboardError
 from dashboards.links import LINKS
 from dashboards.states import STATES
+
+
+WHOLE: Final = "none"
+"""The unit of a number that is written out, as in a link to the version that it is."""
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,7 +52,7 @@ class Table(DataPanel):
     options_type: ClassVar[type[PanelOptions]] = TableOptions
 
     def draw(self, options: Any) -> table.Panel:
-        panel = filled(table.Panel(), options)
+        panel = filled(table.Panel(), options).unit(options.unit or WHOLE)
         titles = {_field(column, options): column.title for column in options.columns}
         places = {field: place for place, field in enumerate(titles)}
         for column in options.columns:

@@ -7,6 +7,7 @@ number, sort by it and part the runs, so that each run is a line.
 
 from typing import Any, ClassVar, Final
 
+from grafana_foundation_sdk.builders import dashboard as dashboard_builders
 from grafana_foundation_sdk.builders import xychart
 from grafana_foundation_sdk.models import dashboard
 from grafana_foundation_sdk.models import xychart as models
@@ -19,9 +20,12 @@ from dashboards.components.options import PanelOptions
 from dashboards.components.panel import DataPanel, filled
 from dashboards.components.target import ALONE, value_field
 from dashboards.errors import DashboardError
+from dashboards.links import record, traces
 
 X: Final = "param_version"
 RUN: Final = ("run", "attempt")
+_POINT: Final = ("${__field.labels.run:percentencode}", f"${{__data.fields.{X}}}")
+_POINT_LINKS: Final = (traces(*_POINT), record(*_POINT))
 _LINE_NAME: Final = "${__field.labels.run} #${__field.labels.attempt}"
 _VERSION_AXIS: Final = [
     dashboard.DynamicConfigValue(id_val=option, value=value)
@@ -70,6 +74,12 @@ class Xychart(DataPanel):
         panel.point_size(xychart.XychartFieldConfigPointSize().fixed(4)).line_width(1).fill_opacity(50)
         if options.logarithmic:
             panel.scale_distribution(decades())
+        panel.data_links(
+            [
+                dashboard_builders.DashboardLink(each.title).url(each.url).target_blank(True)
+                for each in _POINT_LINKS
+            ]
+        )
         return panel.color_scheme(palette()).legend(legend()).tooltip(tooltip())
 
 
