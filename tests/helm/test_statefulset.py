@@ -86,6 +86,17 @@ def test_resources_are_set_and_can_be_others() -> None:
     assert "resources" not in render({"resources": None}).container()
 
 
+def test_null_leaves_the_numbers_to_a_cluster_that_gives_them_out() -> None:
+    numbers = {"runAsUser": None, "runAsGroup": None, "fsGroup": None}
+    rendered = render({"podSecurityContext": numbers})
+    for pod in (rendered.pod(), rendered.test_pod()):
+        assert pod["spec"]["securityContext"] == {
+            "runAsNonRoot": True,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+
+
 def test_two_exporters_avoid_one_node_unless_told_where_to_be() -> None:
     assert "topologySpreadConstraints" not in render().pod()["spec"]
     (spread,) = render({"replicas": 2}).pod()["spec"]["topologySpreadConstraints"]
