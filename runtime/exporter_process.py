@@ -218,5 +218,7 @@ def _reason(log_file: Path) -> str:
         reason = reason.replace(f"--{key} ", f"exporter.{key} ")
     if os.strerror(errno.EADDRINUSE) in reason:
         # Behind TLS or a password an exporter is not seen to be one, and so is not shared.
-        reason += ". If an exporter with TLS or credentials is there, send to it: --set telemetry.endpoints=[URL]"
+        reason += (
+            ". If an exporter with TLS or credentials is there, send to it: --set telemetry.endpoints=[URL]"
+        )
     return reason
