@@ -16,8 +16,8 @@ SOURCES: Final = 12
 _SOURCE: Final = "{{run}} {{role}} {{rollouter}}"
 _SILENCE: Final = f"time() - {once(shown(catalog.SOURCE_LAST_SEEN))}"
 _OFFSET: Final = once(shown(catalog.SOURCE_CLOCK_OFFSET))
-_SEALED: Final = total(increase(shown(catalog.VERSIONS_SEALED)), "run")
-_COMPLETE: Final = total(increase(shown(catalog.VERSIONS_SEALED, 'complete="true"')), "run")
+_SEALED: Final = total(once(shown(catalog.VERSIONS_SEALED)), "run")
+_COMPLETE: Final = total(once(shown(catalog.VERSIONS_SEALED, 'complete="true"')), "run")
 _NO_PUSH: Final = "only with --push"
 _NO_FORWARD: Final = "only with --forward-spans"
 _HEALTHY: Final = "nothing of the kind has happened"
@@ -86,7 +86,9 @@ QUERIES: Final = (
     _of_run("unknown_spans", total(increase(shown(catalog.UNKNOWN_SPANS)), "run"), "{{run}} unknown spans"),
     _of_run("stride", once(shown(catalog.WINDOW_STRIDE))),
     # The exporter itself.
-    Query(id="exporter.build", expr=selector(catalog.BUILD_INFO), legend="{{version}}", kind="instant"),
+    Query(
+        id="exporter.build", expr=f"count by (version) ({selector(catalog.BUILD_INFO)})", legend="{{version}}"
+    ),
     _own_gauge("series", catalog.PAGE_SERIES, words="series"),
     _own_gauge("series_budget", catalog.SERIES_BUDGET, words="budget"),
     _own("series_fill", f"{selector(catalog.PAGE_SERIES)} / {selector(catalog.SERIES_BUDGET)}"),
