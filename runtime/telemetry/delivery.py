@@ -109,9 +109,7 @@ class Delivery:
 
         self._log_again_at = -NEVER  # of the thread alone
         self._unlogged = 0
-        self._thread = threading.Thread(
-            target=self._run, name=f"telemetry {url}", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, name=f"telemetry {url}", daemon=True)
         self._thread.start()
 
     # The caller's side: short critical sections only, never held during a post.
