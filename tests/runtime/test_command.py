@@ -3,8 +3,10 @@
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import yaml
@@ -88,6 +90,10 @@ def test_mistake_is_one_line_and_exit_2(
         assert part in error
 
 
+def _as_text(files: Mapping[str, Path]) -> dict[str, Any]:
+    return {key: str(path) for key, path in files.items()}
+
+
 @pytest.mark.parametrize("key", ["token_file", "ca_file", "client_cert_file", "client_key_file"])
 def test_a_file_of_telemetry_that_is_not_there_is_one_line_and_exit_2(
     key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -102,7 +108,7 @@ def test_a_file_of_telemetry_that_is_not_there_is_one_line_and_exit_2(
         "client_cert_file": certificate,
         "client_key_file": private_key,
     }
-    check_credentials(TelemetryConfig(**{name: str(path) for name, path in files.items()}))
+    check_credentials(TelemetryConfig(**_as_text(files)))
     files[key] = tmp_path / "absent"
     settings = [
         f"runs_dir={tmp_path / 'runs'}",
@@ -126,7 +132,7 @@ def test_files_of_telemetry_that_are_no_use_are_named(tmp_path: Path) -> None:
         {"ca_file": private_key},
         {"client_cert_file": certificate, "client_key_file": another_key},
     ):
-        config = TelemetryConfig(**{name: str(path) for name, path in settings.items()})
+        config = TelemetryConfig(**_as_text(settings))
         with pytest.raises(ValueError, match="_file must be a") as caught:
             check_credentials(config)
         assert str(next(iter(settings.values()))) in str(caught.value)
