@@ -32,9 +32,9 @@ def compile_boards(*arguments: str, cwd: Path = ROOT, seed: str = "0") -> subpro
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what boards are made of."""
+    """A copy of what boards are made of, and of where they are written."""
     folder = tmp_path_factory.mktemp("tree")
-    for room in ("dashboards", "exporter", "runtime"):
+    for room in ("dashboards", "exporter", "runtime", "docs/runbooks"):
         shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
     return folder
 
