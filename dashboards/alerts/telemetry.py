@@ -13,10 +13,12 @@ _OFFSET: Final = selector(catalog.SOURCE_CLOCK_OFFSET)
 
 
 def _silent(role: str, spoke: str) -> str:
-    """Sources of a role that spoke by themselves within memory, and no longer do."""
-    seen = latest(selector(catalog.SOURCE_LAST_SEEN, f'role="{role}"'))
+    """Sources of a role that spoke by themselves within memory, and no longer do. How long they are silent is
+    measured at the last scrape: when the exporter is gone, nobody becomes silent for that."""
+    seen = selector(catalog.SOURCE_LAST_SEEN, f'role="{role}"')
+    silence = least(f"last_over_time((timestamp({seen}) - {seen})[$bridge:])")
     labels = "run, rollouter" if role == "rollouter" else "run"
-    silent = f"time() - {seen} > {limit('heartbeat_seconds')}"
+    silent = f"{silence} > {limit('heartbeat_seconds')}"
     return running(f"({silent}) and on ({labels}) last_over_time({spoke}[$memory])")
 
 

@@ -52,16 +52,11 @@ class Story:
         )
 
     def _alert(self, written: str) -> dict[str, str]:
-        """`Name` or `Name label=value ...`."""
+        """`Name` or `Name label=value ...`; an empty value: without the label."""
         name, *more = written.split()
         own = dict(pair.split("=") for pair in more)
-        return {
-            "alertname": name,
-            "severity": ALERTS[name].severity,
-            "job": self.name,
-            "run": self.name,
-            **own,
-        }
+        usual = {"alertname": name, "severity": ALERTS[name].severity, "job": self.name, "run": self.name}
+        return {label: value for label, value in {**usual, **own}.items() if value}
 
 
 def between(first: int, last: int, usual: Values, meanwhile: Values) -> Values:
@@ -166,6 +161,19 @@ STORIES = (
                 30, 34, lambda minute: 60.0 * (minute if minute < 30 else minute - 33), always(0)
             ),
             "up{}": between(30, 34, always(1), always(0)),
+        },
+    ),
+    Story(  # killed in minute 30: of its runs nobody becomes silent, or stands still, for that
+        name="exporter-killed",
+        run=each(OF_RUN, missing(30, 131, STALE)),
+        exporter={
+            **each(OF_EXPORTER, missing(30, 131, STALE)),
+            "up{}": between(30, 131, always(1), always(0)),
+        },
+        firing={
+            34: (),
+            36: ("AsyncRLExporterDown run=",),
+            45: ("AsyncRLExporterDown run=", "AsyncRLExporterReplicaDown run= instance=a:9810"),
         },
     ),
     Story(name="counters-reset", run={**OF_RUN, **each(COUNTERS, begun_again_in(30))}),
@@ -300,6 +308,10 @@ def test_c64_restarts_and_a_joining_exporter_wake_nobody(complaints: str) -> Non
         "counters-reset",
     )
     assert against(complaints, *restarts) == []
+
+
+def test_without_its_exporter_nothing_is_told_of_a_run(complaints: str) -> None:
+    assert against(complaints, "exporter-killed") == []
 
 
 def test_c67_what_comes_rarely_is_not_frozen(complaints: str) -> None:
