@@ -20,11 +20,9 @@ def _rows(what: str, expr: str, optional: str = "") -> Query:
 
 
 def _by_version(what: str, family: Family, *labels: str) -> Query:
-    """A gauge by version; of a foreign trainer, what it reported."""
+    """A gauge by version; of a foreign trainer, what it reported, which is never per rollouter."""
     versioned = catalog.version_family(family)
     exact = by(over_range(shown(versioned)), *ROW, *labels)
-    if labels:
-        return _rows(what, exact)
     return _rows(what, f"{exact} or {by(over_range(reported_selector(versioned)), *ROW)}")
 
 

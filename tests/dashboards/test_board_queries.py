@@ -108,6 +108,17 @@ def test_counters_are_shown_as_rates_and_gauges_never() -> None:
             assert counts or not rated, (expression, one.name)
 
 
+def test_where_a_foreign_trainer_may_report_its_own_value_that_is_shown() -> None:
+    """Of every gauge of a version, the newest one and those of the version window."""
+    windows = {family.name: f"{PREFIX}version_" for family in catalog.VERSIONED.values()}
+    windows |= dict.fromkeys(catalog.VERSIONED, PREFIX)
+    for expression in distinct(expressions()):
+        names = {one.name for one in selected(expression.given(ALL))}
+        for name in names & windows.keys():
+            window = windows[name]
+            assert f"{window}{REPORTED}{name.removeprefix(window)}" in names, (expression, name)
+
+
 def test_replicas_of_the_exporter_are_reduced_before_anything_is_added() -> None:
     """Two exporters publish one run, and it counts once."""
     for expression in distinct(expressions()):
