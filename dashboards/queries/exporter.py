@@ -14,8 +14,10 @@ SOURCES: Final = 12
 """Lines of a panel that has one for each source."""
 
 _SOURCE: Final = "{{run}} {{role}} {{rollouter}}"
-_SILENCE: Final = f"time() - {once(shown(catalog.SOURCE_LAST_SEEN))}"
-_OFFSET: Final = once(shown(catalog.SOURCE_CLOCK_OFFSET))
+_RUNNING: Final = f"""and on (run) {once(shown(catalog.RUN_STATUS, 'status="running"'))} == 1"""
+"""A source may be killed without a word of its end; of a run that has ended nobody waits for it."""
+_SILENCE: Final = f"time() - {once(shown(catalog.SOURCE_LAST_SEEN))} {_RUNNING}"
+_OFFSET: Final = f"{once(shown(catalog.SOURCE_CLOCK_OFFSET))} {_RUNNING}"
 _SEALED: Final = total(once(shown(catalog.VERSIONS_SEALED)), "run")
 _COMPLETE: Final = total(once(shown(catalog.VERSIONS_SEALED, 'complete="true"')), "run")
 _NO_PUSH: Final = "only with --push"
@@ -29,16 +31,16 @@ def _of_run(what: str, expr: str, legend: str = "{{run}}", optional: str = "") -
 
 
 def _events(what: str, family: Family) -> Query:
-    """How often something happened, per run."""
-    return _of_run(what, total(increase(shown(family)), "run"))
+    """How often something happened, in all chosen runs."""
+    return _of_run(what, f"sum({increase(shown(family))})", "all runs")
 
 
 def _events_by(label: str, what: str, family: Family) -> tuple[Query, Query]:
-    """The same by reason, role or the like; a line at 0 where nothing of the kind happened."""
+    """The same by run, and by reason, role or the like; a line at 0 where nothing of the kind happened."""
     series = increase(shown(family))
     legend = f"{{{{run}}}} {{{{{label}}}}}"
     return (
-        _of_run(f"{what}_none", f"{total(series, 'run')} == 0", "{{run}} none", _HAPPENED),
+        _of_run(f"{what}_none", f"sum({series}) == 0", "none", _HAPPENED),
         _of_run(f"{what}_by_{label}", f"{total(series, 'run', label)} > 0", legend, _HEALTHY),
     )
 
@@ -71,7 +73,7 @@ QUERIES: Final = (
     _column("source_silence", _SILENCE),
     _column("source_offset", _OFFSET),
     # What did not arrive as it should.
-    _of_run("complete_share", ratio(_COMPLETE, _SEALED)),
+    _of_run("complete_share", f"min({ratio(_COMPLETE, _SEALED)})", "least"),
     _events("lost", catalog.LOST_RECORDS),
     _events("rejected", catalog.REJECTED_RECORDS),
     *_events_by("reason", "incomplete", catalog.VERSIONS_INCOMPLETE),
