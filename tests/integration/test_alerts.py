@@ -30,8 +30,8 @@ from tests.wire import post_raw
 pytestmark = pytest.mark.timeout(600)
 
 QUIET_VERSIONS = 30
-STALLS = {"AsyncRLStalledTrainerStarved", "AsyncRLStalledRolloutersPaused"}
-"""What a stopped rollouter said last of itself, that it decodes or is paused, stays on the page for a minute."""
+STALLS = {"AsyncRLStalledTrainerStarved", "AsyncRLStalledRolloutersPaused", "AsyncRLWeightSyncStuck"}
+"""Which of them depends on the moment in which the rollouter is stopped: it decodes, is paused, or loads weights."""
 PACE = {"AsyncRLWeightSyncSlow", "AsyncRLScrapesFailing", *(alert.name for alert in GROUPS["waiting"])}
 """What is told of real processes where others keep the machine busy is true, and no matter of these tests."""
 LONGEST_SILENCE_SECONDS = 20
