@@ -53,7 +53,10 @@ def _trouble(what: str, family: Family, *matchers: str) -> Query:
     """Events of one kind, where there are any."""
     counted = total(increase(shown(family, *matchers)), "run")
     return Query(
-        id=f"overview.{what}", expr=f"{counted} > 0", legend=f"{{{{run}}}} {what}", optional=_UNTROUBLED
+        id=f"overview.{what}",
+        expr=f"{counted} > 0",
+        legend=f"{{{{run}}}} {what.replace('_', ' ')}",
+        optional=_UNTROUBLED,
     )
 
 
