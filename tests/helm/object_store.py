@@ -1,13 +1,13 @@
 """A stand-in for what helm asks of an API server: it keeps objects, and knows nothing else of Kubernetes.
 
-No registry at hand has a kube-apiserver. This is none: nothing is validated, defaulted, scheduled or watched. It is
-enough to see what the chart does when helm finds what an earlier install left.
+No registry at hand has a kube-apiserver. This is none: nothing is validated, defaulted, scheduled or watched, and a pod
+ends as it is told to. It is enough to see what the chart does when helm finds what an earlier install left.
 """
 
 import base64
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -41,6 +41,8 @@ class ObjectStore(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.objects: dict[str, Object] = {}
+        self.pod_phase: Callable[[Object], str] = lambda pod: "Pending"
+        """How a pod that is created has ended."""
 
     def get(self, kind: str, name: str) -> Object | None:
         """The object of that name, in whichever namespace; None if there is none."""
@@ -83,6 +85,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
+        if "watch" in parse_qs(url.query):  # over at once: who watches lists again
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("connection", "close")
+            self.end_headers()
+            return
         found = discovery(url.path) or self.objects.get(url.path)
         if found is None and (kind := _kind_of_list(url.path)):
             selector = parse_qs(url.query).get("labelSelector", [""])[0]
@@ -128,6 +136,8 @@ class _Handler(BaseHTTPRequestHandler):
             encoded = {name: base64.b64encode(text.encode()).decode() for name, text in plain.items()}
             stored["data"] = stored.get("data", {}) | encoded
         stored["metadata"]["namespace"] = path.split("/namespaces/")[-1].partition("/")[0]
+        if stored["kind"] == "Pod" and path not in self.objects:
+            stored["status"] = {"phase": cast(ObjectStore, self.server).pod_phase(stored)}
         self.objects[path] = stored
         return stored
 
@@ -165,6 +175,8 @@ def discovery(path: str) -> Object | None:
                 for group, version in zip(groups, versions, strict=True)
             ],
         }
+    if path.startswith("/openapi/v3"):
+        return open_api(path.removeprefix("/openapi/v3").strip("/"))
     version = path.removeprefix("/apis/").removeprefix("/api/")
     if version not in RESOURCES:
         return None
@@ -183,6 +195,24 @@ def discovery(path: str) -> Object | None:
             for kind in RESOURCES[version]
         ],
     }
+
+
+def open_api(path: str) -> Object:
+    """As of a server that validates by itself, so that helm leaves it to it: without a path what there is."""
+    paths = {"api/v1" if version == "v1" else f"apis/{version}": version for version in RESOURCES}
+    if not path:
+        return {"paths": {each: {"serverRelativeURL": f"/openapi/v3/{each}"} for each in paths}}
+    group, _, version = paths[path].rpartition("/")
+    operations = {
+        f"/{plural(kind)}": {
+            "patch": {
+                "x-kubernetes-group-version-kind": {"group": group, "version": version, "kind": kind},
+                "parameters": [{"name": "fieldValidation", "in": "query"}],
+            }
+        }
+        for kind in RESOURCES[paths[path]]
+    }
+    return {"openapi": "3.0.0", "info": {"title": "objects", "version": version}, "paths": operations}
 
 
 def release_secret(body: bytes) -> Object:

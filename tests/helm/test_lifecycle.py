@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -29,16 +29,14 @@ class Cluster:
             "HELM_CACHE_HOME": str(directory / "helm-cache"),
         }
 
-    def helm(self, verb: str, *arguments: str) -> None:
-        run = run_helm(
-            self._major, verb, RELEASE, *arguments, "--namespace", NAMESPACE, environment=self._environment
-        )
-        assert run.returncode == 0, run.stderr
+    def helm(self, verb: str, *arguments: str, fails: bool = False) -> None:
+        where = ("--namespace", NAMESPACE)
+        run = run_helm(self._major, verb, RELEASE, *arguments, *where, environment=self._environment)
+        assert (run.returncode != 0) == fails, run.stderr
 
     def install(self, verb: str = "install", **values: Any) -> None:
-        # The store has no schemas for helm to fetch.
         said = ["--set-json", ",".join(f"{name}={json.dumps(value)}" for name, value in values.items())]
-        self.helm(verb, str(CHART), "--disable-openapi-validation", *(said if values else []))
+        self.helm(verb, str(CHART), *(said if values else []))
 
     def upgrade(self, **values: Any) -> None:
         self.install("upgrade", **values)
@@ -106,6 +104,28 @@ def test_an_installed_volume_keeps_its_access_mode(cluster: Cluster) -> None:
     cluster.upgrade(config={"grace_seconds": 20})
     (claim,) = cluster.kept("StatefulSet")["spec"]["volumeClaimTemplates"]
     assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
+
+
+def test_helm_test_gives_its_pod_the_script_and_leaves_the_pod_to_be_read(cluster: Cluster) -> None:
+    script = f"{FULLNAME}-test"
+    found: list[bool] = []
+
+    def end_as(phase: str) -> Callable[[Object], str]:
+        def end(pod: Object) -> str:
+            found.append(cluster.store.get("ConfigMap", script) is not None)
+            return phase
+
+        return end
+
+    cluster.install()
+    cluster.store.pod_phase = end_as("Failed")
+    cluster.helm("test", "--timeout", "20s", fails=True)
+    assert cluster.store.get("Pod", script) is not None
+    cluster.store.pod_phase = end_as("Succeeded")
+    cluster.helm("test", "--timeout", "20s")  # takes the place of the one before
+    assert cluster.store.get("Pod", script) is not None
+    assert cluster.store.get("ConfigMap", script) is None
+    assert found == [True, True]
 
 
 def test_the_store_merges_as_the_patches_of_helm_mean_it() -> None:
