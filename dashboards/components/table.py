@@ -16,7 +16,6 @@ from dashboards.errors import DashboardError
 from dashboards.links import LINKS
 from dashboards.states import STATES
 
-
 WHOLE: Final = "none"
 """The unit of a number that is written out, as in a link to the version that it is."""
 
