@@ -84,7 +84,7 @@ QUERIES: Final = (
     *_events_by("metric", "out_of_range", catalog.OUT_OF_RANGE),
     *_events_by("kind", "dropped", catalog.TELEMETRY_DROPPED),
     _of_run("evicted", total(increase(shown(catalog.VERSIONS_EVICTED)), "run"), "{{run}} versions unseen"),
-    _events("attempts_inferred", catalog.ATTEMPTS_INFERRED),
+    _of_run("attempts_inferred", total(increase(shown(catalog.ATTEMPTS_INFERRED)), "run")),
     _of_run("unknown_spans", total(increase(shown(catalog.UNKNOWN_SPANS)), "run"), "{{run}} unknown spans"),
     _of_run("stride", once(shown(catalog.WINDOW_STRIDE))),
     # The exporter itself.
