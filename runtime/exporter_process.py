@@ -31,6 +31,8 @@ _RESTART_SECONDS = 1.0
 _STOP_SECONDS = 15.0
 _LONGEST_SCRAPE_WAIT_SECONDS = 60.0
 _PR_SET_PDEATHSIG = 1
+_GUARDED = "If an exporter with TLS or credentials is there, send to it: --set telemetry.endpoints=[URL]"
+"""It is not shared: what does not let us in is not seen to be an exporter."""
 
 
 class Endpoints(NamedTuple):
@@ -60,7 +62,7 @@ class ExporterProcess:
         if not await _accepts_otlp(shared.otlp):
             raise ExporterStartError(
                 f"exporter.listen {self._addresses.listen} is held by an exporter, but exporter.otlp "
-                f"{self._addresses.otlp} takes no telemetry; give the address of its --otlp"
+                f"{self._addresses.otlp} takes no telemetry; give the address of its --otlp. {_GUARDED}"
             )
         (self._folder / "endpoints.json").write_text(json.dumps(shared._asdict()) + "\n")
         notice(f"sharing the exporter at {shared.metrics}; its journal is not in this run's folder")
@@ -217,8 +219,5 @@ def _reason(log_file: Path) -> str:
         reason = reason.replace(f"(--{key})", f"(--set exporter.{key}=HOST:PORT)")
         reason = reason.replace(f"--{key} ", f"exporter.{key} ")
     if os.strerror(errno.EADDRINUSE) in reason:
-        # Behind TLS or a password an exporter is not seen to be one, and so is not shared.
-        reason += (
-            ". If an exporter with TLS or credentials is there, send to it: --set telemetry.endpoints=[URL]"
-        )
+        reason += f". {_GUARDED}"
     return reason
