@@ -71,7 +71,12 @@ INHIBITIONS: Final = (
     ),
     Inhibition(
         causes=("AsyncRLRollouterSilent",),
-        consequences=("AsyncRLVersionsIncomplete", "AsyncRLTrainerStarved", "AsyncRLBothSidesIdle"),
+        consequences=(
+            "AsyncRLRecordsLate",
+            "AsyncRLVersionsIncomplete",
+            "AsyncRLTrainerStarved",
+            "AsyncRLBothSidesIdle",
+        ),
     ),
     Inhibition(
         causes=("AsyncRLRollouterSilent",),

@@ -54,7 +54,7 @@ ALERTS: Final = (
         severity="warning",
         expr=_silent("rollouter", selector(catalog.ROLLOUTER_STATE)),
         hold="brief",
-        keep="aftermath",  # of the versions that lack its record is told no sooner
+        keep="flapping",  # as long as there is something to tell of records that it did not send, or too late
         summary="Rollouter {{ $labels.rollouter }} of run {{ $labels.run }} is silent",
         description="Nothing has come from rollouter {{ $labels.rollouter }} of run {{ $labels.run }} for"
         " {{ $value | humanizeDuration }}, and it did not say that it ends.",

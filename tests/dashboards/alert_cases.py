@@ -14,6 +14,7 @@ from tests.dashboards.healthy_run import (
     OF_RUN,
     ROLLOUTERS,
     STALENESS_BUCKETS,
+    VERSIONS,
     Change,
     Series,
     Values,
@@ -142,7 +143,6 @@ SILENT_ROLLOUTER = {
 }
 RUN_GONE = {name: gone(OF_RUN[name]) for name in OF_RUN if name.startswith("asyncrl_run_status")}
 STALL = time_stops("asyncrl_last_version_timestamp_seconds")
-NO_VERSIONS: dict[str, Values] = {name: always(0) for name in OF_RUN if name.startswith("asyncrl_version_")}
 
 
 def stalled(alert: str, *changes: Changes, edges: tuple[Changes, ...] = ()) -> AlertCase:
@@ -152,6 +152,28 @@ def stalled(alert: str, *changes: Changes, edges: tuple[Changes, ...] = ()) -> A
         together |= change
     return AlertCase(
         alert=alert, bad=together, after=13, lingers=0, edges=edges, without="overdue all the more"
+    )
+
+
+def lengths_of_versions(seconds: float | None) -> dict[str, Values]:
+    """Of those on the page, in place of two minutes."""
+    return {
+        series(
+            "asyncrl_version_trainer_version_seconds", attempt="1", param_version=version
+        ): lambda minute: seconds
+        for version in VERSIONS
+    }
+
+
+def instead(alert: str, gauge: str, *absent: str) -> AlertCase:
+    """Of a run without some families, which says the same by a gauge of its newest version."""
+    return AlertCase(
+        alert=alert,
+        bad={gauge: level(0.1, 0.8)},
+        base={name: lambda minute: None for name in OF_RUN if name.startswith(absent)},
+        after=11,
+        lingers=34,
+        edges=({gauge: level(0.1, 0.49)},),
     )
 
 
@@ -296,7 +318,7 @@ CASES = (
         alert="AsyncRLRollouterSilent",
         bad={ROLLOUTER_SEEN: frozen(now), **SILENT_ROLLOUTER},
         after=6,
-        lingers=15,
+        lingers=30,
         edges=({ROLLOUTER_SEEN: behind(3)},),
         labels={"role": "rollouter", "rollouter": "1"},
     ),
@@ -379,10 +401,7 @@ CASES = (
         after=18,
         lingers=0,
         edges=({"asyncrl_last_version_timestamp_seconds{}": behind(15)},),
-        base={
-            series("asyncrl_version_trainer_version_seconds", attempt="1", param_version="1"): always(300),
-            series("asyncrl_version_trainer_version_seconds", attempt="1", param_version="2"): always(300),
-        },
+        base=lengths_of_versions(300),
         without="overdue all the more",
     ),
     AlertCase(  # before the first version: half an hour
@@ -394,6 +413,29 @@ CASES = (
         base={"asyncrl_last_version_timestamp_seconds{}": always(0)},
         until=75,
         without="no run at all",
+    ),
+    AlertCase(  # the same of a trainer that says no more than when each version was out
+        alert="AsyncRLVersionStalled",
+        bad=STALL,
+        after=18,
+        lingers=0,
+        base={
+            **lengths_of_versions(None),
+            **{
+                series(
+                    "asyncrl_version_published_timestamp_seconds", attempt="1", param_version=version
+                ): always(300 * float(version))
+                for version in VERSIONS
+            },
+        },
+        without="overdue all the more",
+    ),
+    AlertCase(  # a third of its time it saves: 10 minutes are over after 15
+        alert="AsyncRLVersionStalled",
+        bad={**STALL, **trainer_seconds(checkpointing=20)},
+        after=18,
+        lingers=0,
+        without="overdue all the more",
     ),
     stalled(
         "AsyncRLStalledTrainerStarved",
@@ -499,7 +541,28 @@ CASES = (
         edges=(
             rollouter_seconds(generating=30.1, paused_staleness=29.9),
             rollouter_seconds(generating=14, paused_staleness=6, validating=40),
+            rollouter_seconds(generating=21, paused_staleness=39)
+            | trainer_seconds(training=30, checkpointing=20),
         ),
+    ),
+    instead("AsyncRLTrainerStarved", "asyncrl_trainer_wait_ratio{}", "asyncrl_trainer_state_seconds_total"),
+    instead(
+        "AsyncRLTrainerStarved",
+        'asyncrl_reported_trainer_idle_ratio{source="verl"}',
+        "asyncrl_trainer_state_seconds_total",
+        "asyncrl_trainer_wait_ratio",
+    ),
+    instead(
+        "AsyncRLRolloutersIdle", "asyncrl_rollouters_idle_ratio{}", "asyncrl_rollouter_state_seconds_total"
+    ),
+    *(
+        instead(
+            "AsyncRLRolloutersIdle",
+            f'asyncrl_reported_{name}_idle_ratio{{source="verl"}}',
+            "asyncrl_rollouter_state_seconds_total",
+            "asyncrl_rollouters_idle_ratio",
+        )
+        for name in ("rollouters", "rollouter")
     ),
     AlertCase(
         alert="AsyncRLBothSidesIdle",
@@ -600,6 +663,25 @@ CASES = (
         35,
         {"asyncrl_kl_behaviour{}": level(0.01, 0.099)},
     ),
+    AlertCase(  # of an attempt that has just begun: its first quarter of an hour says nothing
+        alert="AsyncRLKLBehaviourHigh",
+        bad={
+            "asyncrl_kl_behaviour{}": level(0.01, 0.15),
+            "asyncrl_attempt_start_timestamp_seconds{}": level(0, 30 * 60),
+        },
+        after=21,
+        lingers=35,
+    ),
+    AlertCase(  # with versions of eight minutes: its first three
+        alert="AsyncRLKLBehaviourHigh",
+        bad={
+            "asyncrl_kl_behaviour{}": level(0.01, 0.15),
+            "asyncrl_attempt_start_timestamp_seconds{}": level(0, 30 * 60),
+        },
+        after=29,
+        lingers=35,
+        base=lengths_of_versions(480),
+    ),
     learning(
         "AsyncRLKLReferenceBlownUp",
         "kl_reference",
@@ -612,6 +694,15 @@ CASES = (
     ),
     learning(
         "AsyncRLGradNormBlownUp", "grad_norm", 0.5, 7.5, 15, 35, {"asyncrl_grad_norm{}": level(0.5, 4.9)}
+    ),
+    learning(  # from nearly nothing, which is no zero
+        "AsyncRLGradNormBlownUp",
+        "grad_norm",
+        1.5e-8,
+        2.25e-7,
+        15,
+        35,
+        {"asyncrl_grad_norm{}": level(9e-9, 1.35e-7)},
     ),
     learning(
         "AsyncRLGradNormZero", "grad_norm", 0.5, 8e-9, 20, 0, {"asyncrl_grad_norm{}": level(0.5, 1.5e-8)}

@@ -15,6 +15,8 @@ Change = Callable[[int, int], Values]
 """(since, until) -> values that are other than usual between the two."""
 
 ROLLOUTERS = ("0", "1")
+VERSIONS = ("1", "2", "3")
+"""Those on the page, as many as matter."""
 STALE = "stale"
 
 
@@ -134,11 +136,11 @@ OF_RUN: dict[str, Values] = {
     "asyncrl_last_checkpoint_timestamp_seconds{}": every(20),
     "asyncrl_window_stride_versions{}": always(1),
     **{
-        series(f"asyncrl_version_{what}", attempt="1", param_version=str(version)): always(value * scale)
-        for version in range(1, 4)
+        series(f"asyncrl_version_{what}", attempt="1", param_version=version): always(value * scale)
+        for version in VERSIONS
         for what, value, scale in (
             ("trainer_version_seconds", 120, 1),
-            ("published_timestamp_seconds", 120, version),
+            ("published_timestamp_seconds", 120, int(version)),
         )
     },
     "asyncrl_trainer_version_seconds{}": always(120),
