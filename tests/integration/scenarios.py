@@ -12,9 +12,9 @@ from tests.integration.script import HEALTHY, Second
 
 WARM = 20
 """Second from where ratios count: the warm-up is over."""
-LEARNED = 48
+LEARNED = 36
 """Second from where there is something usual to compare with."""
-LAST = 112
+LAST = 100
 """Second in which the runs end: by then all is well again, and has been for a while."""
 
 
@@ -137,7 +137,7 @@ SCENARIOS = {
     ),
     "saving": Scenario(
         fault=Second(publishes=False, trainer_state="checkpointing"),
-        seconds=75,
+        seconds=70,
         alerts=alerts("PauseTooLong"),
     ),
     # It is slow: one side waits for the other.
@@ -151,7 +151,7 @@ SCENARIOS = {
     ),
     "behind": Scenario(
         fault=Second(stuck=("1",), checkpoints=False),
-        seconds=85,
+        seconds=75,
         alerts=alerts("RollouterBehind", "CheckpointOld"),
     ),
     "rollouters-slow": Scenario(

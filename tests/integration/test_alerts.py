@@ -116,7 +116,7 @@ def stop_and_kill_actors(station: Station) -> None:
         os.kill(rollouter, signal.SIGSTOP)
         pager.wait_for(lambda: STALLS & pager.fired(run=run), LONGEST_SILENCE_SECONDS)
         os.kill(rollouter, signal.SIGCONT)
-        pager.wait_for(lambda: not pager.firing(run=run))
+        pager.wait_for(lambda: not STALLS & pager.firing(run=run))
         os.kill(find(os.getpid(), "ray::Trainer"), signal.SIGKILL)
 
     status, _, _ = carry_out(actors_run(run, station, "versions=1000000"), lambda: asyncio.to_thread(disturb))
