@@ -79,6 +79,13 @@ def test_the_wheel_holds_the_rooms_and_nothing_else(wheel: Path) -> None:
     }
 
 
+def test_the_wheel_brings_the_boards_and_the_rules(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if name.startswith("dashboards/generated/")}
+    generated = ROOT / "dashboards" / "generated"
+    assert packed == {str(path.relative_to(ROOT)) for path in generated.iterdir()} != set()
+
+
 def test_an_installation_without_extras_has_neither_torch_nor_ray(bin_folder: Path, tmp_path: Path) -> None:
     find = "from importlib.util import find_spec; print([find_spec(name) for name in ('torch', 'ray')])"
     assert run(bin_folder / "python", "-P", "-c", find, cwd=tmp_path).stdout.strip() == "[None, None]"
