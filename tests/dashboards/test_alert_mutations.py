@@ -14,7 +14,7 @@ from tests.dashboards.promtool import Scenario, Suite, run_suites
 
 Kind = Callable[[CaseScenarios], Iterable[Scenario]]
 LONG_SECONDS = 1800
-FEW = 3
+FEW = 4
 
 CASES_OF: dict[str, list[CaseScenarios]] = defaultdict(list)
 for case in CASES:
@@ -49,7 +49,7 @@ def test_a_mutant_of_every_alert_is_found_out(tmp_path: Path) -> None:
         of_alert = list(plain_mutants(ALERTING[alert]))
         what, rule = of_alert[number % len(of_alert)]
         wrong[f"{alert}, {what}"] = {alert: rules_for(rule)}
-    assert survivors(tmp_path, wrong, CaseScenarios.telling) == []
+    assert "\n".join(survivors(tmp_path, wrong, CaseScenarios.telling)) == ""
 
 
 @pytest.mark.soak
@@ -60,21 +60,22 @@ def test_every_mutant_of_every_alert_is_found_out(tmp_path: Path) -> None:
         for alert in CASES_OF
         for what, rule in mutants(ALERTING[alert])
     }
-    assert survivors(tmp_path, wrong, CaseScenarios.telling, CaseScenarios.otherwise) == []
+    assert "\n".join(survivors(tmp_path, wrong, CaseScenarios.telling, CaseScenarios.otherwise)) == ""
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(LONG_SECONDS)
 def test_every_mutant_of_a_recording_is_found_out(tmp_path: Path) -> None:
-    """By the alerts that are made of it; a few of them are enough."""
+    """By the alerts that are made of it; the few with the most cases are enough."""
     wrong: dict[str, dict[str, Any]] = {}
     for record, rule in RECORDED.items():
         if record.startswith("asyncrl:threshold:"):
             continue
         users = [alert for alert in CASES_OF if record in needs(ALERTING[alert]["expr"])]
+        users.sort(key=lambda alert: len(CASES_OF[alert]), reverse=True)
         for what, mutant in mutants(rule):
             recorded = {**RECORDED, record: mutant}
             wrong[f"{record}, {what}"] = {
                 alert: rules_for(ALERTING[alert], recorded) for alert in users[:FEW]
             }
-    assert survivors(tmp_path, wrong, CaseScenarios.telling, CaseScenarios.otherwise) == []
+    assert "\n".join(survivors(tmp_path, wrong, CaseScenarios.telling, CaseScenarios.otherwise)) == ""
