@@ -6,8 +6,10 @@ from typing import Any, Final
 
 import yaml
 from grafana_dashboards.components.base import ComponentRegistry
+from grafana_dashboards.errors import DuplicateKeyError, UnregisteredComponentError
 
 from dashboards.components import Board
+from dashboards.errors import DashboardError
 
 SOURCES: Final = Path(__file__).parent / "boards"
 SHARED: Final = SOURCES / "shared.yaml"
@@ -19,9 +21,20 @@ def boards() -> dict[str, dict[str, Any]]:
     registry = ComponentRegistry()
     # What is referred to has to be there first.
     for path in (SHARED, *sorted(path for path in SOURCES.glob("*.yaml") if path != SHARED)):
-        for component in yaml.safe_load(path.read_text(encoding="utf-8")):
-            registry.add(component)
-    return {board.name: board.gen_json() for board in registry[Board]}
+        try:
+            for component in yaml.safe_load(path.read_text(encoding="utf-8")):
+                registry.add(component)
+        except (yaml.YAMLError, DuplicateKeyError) as error:
+            raise DashboardError(f"{path.name}: {' '.join(str(error).split())}") from error
+    return {board.name: _json(board) for board in registry[Board]}
+
+
+def _json(board: Board) -> dict[str, Any]:
+    try:
+        made: dict[str, Any] = board.gen_json()
+    except UnregisteredComponentError as error:  # a type, or a name of shared.yaml
+        raise DashboardError(f"board {board.name!r}: {error}") from error
+    return made
 
 
 def board_files() -> dict[str, str]:

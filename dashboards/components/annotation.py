@@ -5,6 +5,8 @@ from grafana_dashboards.components.annotations import AnnotationsItemBase
 from grafana_foundation_sdk.builders import dashboard
 
 from dashboards.components.encoding import PROMETHEUS, Json, plain
+from dashboards.components.options import read
+from dashboards.errors import DashboardError
 from dashboards.queries import QUERIES
 
 
@@ -25,7 +27,11 @@ class Event(AnnotationsItemBase):
     """An annotation from Prometheus. What the typed builder does not know is what Grafana's Prometheus source reads."""
 
     def gen_json_from_data(self, data: Json, context: object) -> Json:
-        options = msgspec.convert(data, EventOptions)
+        options = read(data, EventOptions)
+        if options.query not in QUERIES:
+            raise DashboardError(
+                f"mark {options.name!r}: no query {options.query!r}; queries/ has {sorted(QUERIES)}"
+            )
         expr = QUERIES[options.query].expr
         made = (
             dashboard.AnnotationQuery().name(options.name).datasource(PROMETHEUS).icon_color(options.colour)

@@ -1,7 +1,8 @@
 """`board`: a whole dashboard."""
 
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 from grafana_dashboards.components.annotations import Annotations
 from grafana_dashboards.components.base import JsonGenerator
 from grafana_dashboards.components.links import Links
@@ -11,6 +12,7 @@ from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models.dashboard import DashboardCursorSync
 
 from dashboards.components.encoding import Json, plain
+from dashboards.components.options import read
 from dashboards.layout import laid_out
 from dashboards.links import UID_PREFIX
 
@@ -19,14 +21,26 @@ TIME_RANGE: Final = ("now-3h", "now")
 REFRESH: Final = "30s"
 
 
+class BoardOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Lists of variables, marks, links and rows; those that are words are names in shared.yaml."""
+
+    title: str
+    description: str
+    templates: list[Any]
+    annotations: list[Any]
+    links: list[Any]
+    rows: list[Any]
+
+
 class Board(JsonGenerator):
     """Its name is its file's and, prefixed, its uid. Not editable: it is generated."""
 
     def gen_json_from_data(self, data: Json, context: object) -> Json:
+        options = read(data, BoardOptions)
         made = (
-            dashboard.Dashboard(data["title"])
+            dashboard.Dashboard(options.title)
             .uid(f"{UID_PREFIX}{self.name}")
-            .description(data["description"])
+            .description(options.description)
         )
         made.tags([TAG]).readonly().tooltip(DashboardCursorSync.CROSSHAIR).time(*TIME_RANGE).refresh(REFRESH)
         lists = {

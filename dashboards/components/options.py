@@ -1,4 +1,6 @@
-"""What the YAML of every panel with queries may say, and what it refers to."""
+"""What the YAML of boards may say: options are read here, and those of panels with queries stand here."""
+
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -8,6 +10,17 @@ from dashboards.query import Query
 from dashboards.states import STATES, States
 from dashboards.units import PLAIN, grafana_unit
 from exporter.catalog import FAMILY_BY_NAME, Family
+
+Options = TypeVar("Options", bound=msgspec.Struct)
+
+
+def read(data: Any, kind: type[Options]) -> Options:
+    """The options of one component."""
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        name = data.get("title", data.get("name", "")) if isinstance(data, dict) else data
+        raise DashboardError(f"{kind.__name__} of {name!r}: {error}") from error
 
 
 class PanelOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar
 
-import msgspec
 from grafana_dashboards.components.panels import PanelsItemBase
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models import dashboard as models
@@ -10,9 +9,8 @@ from grafana_foundation_sdk.models import dashboard as models
 from dashboards.components.builder import Builder, BuilderType
 from dashboards.components.encoding import PROMETHEUS, Json, plain
 from dashboards.components.limit import limits
-from dashboards.components.options import PanelOptions
+from dashboards.components.options import PanelOptions, read
 from dashboards.components.target import target
-from dashboards.errors import DashboardError
 from dashboards.links import board_url
 from dashboards.promql import REPORTED, is_interpolated, is_reported
 from exporter.catalog import PREFIX
@@ -24,11 +22,7 @@ class DataPanel(PanelsItemBase):
     options_type: ClassVar[type[PanelOptions]] = PanelOptions
 
     def gen_json_from_data(self, data: Json, context: object) -> Json:
-        try:
-            options = msgspec.convert(data, self.options_type)
-        except msgspec.ValidationError as error:
-            raise DashboardError(f"panel {data.get('title', '')!r}: {error}") from error
-        return plain(self.draw(options))
+        return plain(self.draw(read(data, self.options_type)))
 
     def draw(self, options: Any) -> Builder:
         raise NotImplementedError

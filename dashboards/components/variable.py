@@ -6,6 +6,8 @@ from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models import dashboard as models
 
 from dashboards.components.encoding import PROMETHEUS, Json, plain
+from dashboards.components.options import read
+from dashboards.errors import DashboardError
 from dashboards.promql import shown
 from exporter.catalog import FAMILY_BY_NAME
 
@@ -27,7 +29,7 @@ class DataSourceVariable(TemplatesItemBase):
     """One of the data sources of a kind."""
 
     def gen_json_from_data(self, data: Json, context: object) -> Json:
-        options = msgspec.convert(data, DataSourceOptions)
+        options = read(data, DataSourceOptions)
         made = dashboard.DatasourceVariable(options.name).label(options.label).type(options.type)
         return plain(made.description(options.about))
 
@@ -46,8 +48,12 @@ class LabelVariable(TemplatesItemBase):
     """Several may be chosen, all are by default. Asked for again with every time range: finished runs are there."""
 
     def gen_json_from_data(self, data: Json, context: object) -> Json:
-        options = msgspec.convert(data, LabelOptions)
-        family = FAMILY_BY_NAME[options.family]
+        options = read(data, LabelOptions)
+        family = FAMILY_BY_NAME.get(options.family)
+        if family is None:
+            raise DashboardError(
+                f"variable {options.name!r}: {options.family!r} is no family of exporter/catalog.py"
+            )
         chosen = (
             family.name if options.name == "run" else shown(msgspec.structs.replace(family, labels=("run",)))
         )
@@ -78,6 +84,6 @@ class TextboxVariable(TemplatesItemBase):
     """What the reader types."""
 
     def gen_json_from_data(self, data: Json, context: object) -> Json:
-        options = msgspec.convert(data, TextboxOptions)
+        options = read(data, TextboxOptions)
         made = dashboard.TextBoxVariable(options.name).label(options.label).default_value(options.value)
         return plain(made.description(options.about))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from grafana_dashboards.components.base import ComponentRegistry
 
+from dashboards import compiler
 from dashboards.components import Stat, Table, Timeseries
 from dashboards.errors import DashboardError
 from dashboards.layout import laid_out
@@ -83,6 +84,34 @@ def test_a_mistake_in_a_board_is_one_line_and_exit_code_2(tree: Path) -> None:
     (line,) = made.stderr.splitlines()
     assert "overview.no_such_query" in line
     assert "Status" in line
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("    title: Async RL / Overview\n", "", "BoardOptions of ''.*title"),
+        ("[source, run, rollouter]", "[source, walk]", "'overview'.*walk"),
+        ("            - stat:", "            - speedometer:", "'overview'.*speedometer"),
+        ("          title: Runs\n", "          titel: Runs\n", "RowOptions.*titel"),
+        ("  board:", "  board: }", "overview.yaml: .*expected"),
+        ("- name: overview", "- name: versions", "versions"),
+    ],
+    ids=["no title", "variable", "panel", "row", "yaml", "name"],
+)
+def test_a_mistake_says_where_it_is(
+    before: str, after: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in compiler.SOURCES.glob("*.yaml"):
+        text = path.read_text(encoding="utf-8")
+        if path.stem == "overview":
+            assert before in text
+            text = text.replace(before, after, 1)
+        (tmp_path / path.name).write_text(text, encoding="utf-8")
+    monkeypatch.setattr(compiler, "SOURCES", tmp_path)
+    monkeypatch.setattr(compiler, "SHARED", tmp_path / "shared.yaml")
+    with pytest.raises(DashboardError, match=words) as raised:
+        compiler.boards()
+    assert len(str(raised.value).splitlines()) == 1
 
 
 def made(kind: type, **options: Any) -> dict[str, Any]:
