@@ -238,15 +238,15 @@ class ScriptedRun:
         )
         spent = what.trainer_seconds if what.publishes else {what.trainer_state: 1.0}
         seconds = (
-            self._add(trainer, schema.SUM_TRAINER_STATE_SECONDS, time_in, at, **{schema.STATE: state})
+            self._add(trainer, schema.SUM_TRAINER_STATE_SECONDS, time_in, {schema.STATE: state}, at)
             for state, time_in in spent.items()
         )
         dropped = self._add(
             trainer,
             schema.SUM_TELEMETRY_DROPPED,
             what.dropped_records,
+            {schema.DROPPED_KIND: "control"},
             at,
-            **{schema.DROPPED_KIND: "control"},
         )
         return [*states, *seconds, dropped]
 
@@ -262,9 +262,7 @@ class ScriptedRun:
         )
         spent = what.rollouter_seconds if what.publishes else {what.rollouter_state: 1.0}
         seconds = (
-            self._add(
-                rollouter, schema.SUM_ROLLOUTER_STATE_SECONDS, time_in, **label, **{schema.STATE: state}
-            )
+            self._add(rollouter, schema.SUM_ROLLOUTER_STATE_SECONDS, time_in, {**label, schema.STATE: state})
             for state, time_in in spent.items()
         )
         decoding = CAPACITY_RESPONSES * what.utilization
@@ -274,7 +272,7 @@ class ScriptedRun:
             schema.GAUGE_ROLLOUTER_PARAM_VERSION: self._stuck_at.get(slot, self.version),
         }
         generates = what.rollouter_state in schema.ROLLOUTER_ACTIVE_STATES
-        tokens = self._add(rollouter, schema.SUM_TOKENS_GENERATED, TOKENS_PER_STEP * generates, **label)
+        tokens = self._add(rollouter, schema.SUM_TOKENS_GENERATED, TOKENS_PER_STEP * generates, label)
         live = (rollouter.gauge(name, value, label) for name, value in gauges.items())
         return [*states, *seconds, *live, tokens]
 
@@ -290,7 +288,7 @@ class ScriptedRun:
         queue = self._queue
         ended = {**dict.fromkeys(schema.OUTCOMES, 0), **outcomes}
         samples = [
-            self._add(queue, schema.SUM_SAMPLES, count, **{schema.OUTCOME: outcome})
+            self._add(queue, schema.SUM_SAMPLES, count, {schema.OUTCOME: outcome})
             for outcome, count in ended.items()
         ]
         over = sum(total for (name, _), total in self._totals.items() if name == schema.SUM_SAMPLES)
@@ -316,7 +314,9 @@ class ScriptedRun:
             *(queue.gauge(name, value) for name, value in gauges.items()),
         ]
 
-    def _add(self, source: Emitter, name: str, more: float, at: float | None = None, **labels: str) -> Metric:
+    def _add(
+        self, source: Emitter, name: str, more: float, labels: Mapping[str, str], at: float | None = None
+    ) -> Metric:
         """The next point of a cumulative sum."""
         key = (name, tuple(labels.items()))
         self._totals[key] += more

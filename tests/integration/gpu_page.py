@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dashboards import dcgm
+from exporter.catalog import Family
 from tests.http_listener import listen
 
 HOST = "train-0"
@@ -35,12 +36,12 @@ class GpuPage:
             self._throttled_ns += (now - self._read) * 1e9 * _THROTTLED_RATIO
         self._read = now
         there = [gpu for gpu in _GPUS if not (self.broken and gpu == "3")]
-        families = {
+        families: dict[Family, dict[str, float]] = {
             dcgm.XID: {gpu: _FATAL_XID if self.broken and gpu == "0" else 0 for gpu in there},
             dcgm.HEAT_THROTTLED: {gpu: self._throttled_ns if gpu == "1" else 0 for gpu in there},
             dcgm.MEMORY_USED: {gpu: 99_000 if self.broken and gpu == "2" else 50_000 for gpu in there},
             dcgm.MEMORY_FREE: {gpu: 1_000 if self.broken and gpu == "2" else 50_000 for gpu in there},
-            dcgm.TEMPERATURE: dict.fromkeys(there, 60),
+            dcgm.TEMPERATURE: dict.fromkeys(there, 60.0),
         }
         lines = []
         for family, values in families.items():
