@@ -17,6 +17,8 @@ from runtime.telemetry import schema
 
 _LATEST_NS: Final = 2**63 - 1
 """The year 2262; what is later is no time, and its successors would not fit into the journal."""
+_PATH_STEPS: Final = (".", "..")
+"""Clients leave these out of a path, percent-encoded or not."""
 _STATES: Final = {
     schema.TRAINER: frozenset(schema.TRAINER_STATES),
     schema.ROLLOUTER_ROLE: frozenset(schema.ROLLOUTER_STATES),
@@ -87,14 +89,21 @@ def check_source(source: Source) -> None:
         raise Rejected("bad_value", f"{schema.ATTEMPT} is {source.attempt}, expected at least 1")
 
 
+def run_name(text: str) -> str:
+    """The label of a run. Raises Rejected, also for a name that no URL of the history could hold."""
+    if not text:
+        raise Rejected("missing_attribute", f"neither the record nor its resource has {schema.RUN_ID}")
+    if text in _PATH_STEPS:
+        raise Rejected("bad_value", f"{schema.RUN_ID} is {text!r}, which a URL cannot name; choose another")
+    return label(text)
+
+
 def read_record(span: Span) -> Record:
     """The control record of a span. Raises Rejected."""
     source = span.source
     check_source(source)
     attributes = Attributes(span.name, span.attributes)
-    run = label(attributes.text(schema.RUN_ID) or source.run)
-    if not run:
-        raise Rejected("missing_attribute", f"neither the span nor its resource has {schema.RUN_ID}")
+    run = run_name(attributes.text(schema.RUN_ID) or source.run)
     seq = _at_least(attributes, schema.SEQ, 1)
     attempt = _at_least(attributes, schema.ATTEMPT, 1)
     if seq is None and not (span.trace_id and span.span_id):

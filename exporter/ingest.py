@@ -33,6 +33,7 @@ from exporter.records import Batch, Reply
 from exporter.sealing import Seal, next_seal
 from exporter.snapshot import RunSnapshot, Snapshot, take_run
 from exporter.state import Run, RunSummary, SealedWindow
+from exporter.submission import Submission
 from exporter.version_window import VersionWindow
 from runtime.telemetry import schema
 
@@ -47,13 +48,6 @@ CHECKPOINT_BYTES: Final = 8 * 1024 * 1024
 """Bytes of events after which the state is stored and the events are dropped; bounds disk and restart time."""
 CHECKPOINT_SECONDS: Final = 3600.0
 """The same by time: a quiet exporter, too, drops what the retention is over for."""
-
-
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    event: Event
-    batch: Batch
-    answer: asyncio.Future[Reply]
-    loop: asyncio.AbstractEventLoop
 
 
 class RunDecision(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,11 +68,11 @@ class Ingest:
         self.archive = Archive(journal.path)
         journal.pushing = bool(config.push)
         self.snapshot = Snapshot()
-        self.ready = False
+        self._working = False
         self._started = time.time()
         self.scrape_interval: Callable[[], float | None] = lambda: None
         """How often the page is scraped, seconds; the server that sees the scrapes sets it."""
-        self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Submission | None] = queue.SimpleQueue()
         self._submitted_bytes = 0  # moved by the event loop
         self._taken_bytes = 0  # moved by the writer
         self._windows: dict[str, VersionWindow] = {}
@@ -95,6 +89,8 @@ class Ingest:
         self._all_decided = -math.inf
         self._retention_seconds = config.retention_days * 86_400
         self._journal_fails = False
+        self._refused_bytes = 0
+        """Of the requests that the journal did not take last."""
         self._thread = threading.Thread(target=self._write_until_closed, name="ledger-writer")
 
     @classmethod
@@ -109,7 +105,7 @@ class Ingest:
                 f"cannot read back the journal {ingest.journal.path}: {error}; put a good copy in its place, "
                 "or move it away to start anew"
             ) from error
-        ingest.ready = True
+        ingest._working = True
         ingest._thread.start()
         return ingest
 
@@ -124,7 +120,7 @@ class Ingest:
         if self.queued_bytes > MAX_QUEUED_BYTES:
             raise Overloaded("more telemetry is waiting than the journal can take; try again")
         loop = asyncio.get_running_loop()
-        request = Request(
+        request = Submission(
             event=Event(kind=signal, wall=time.time(), body=body),
             batch=batch,
             answer=loop.create_future(),
@@ -138,9 +134,17 @@ class Ingest:
         """Take what was submitted, store the state, seal nothing early."""
         self._queue.put(None)
         self._thread.join()
-        self.ready = False
-        self._checkpoint()
+        self._working = False
+        try:
+            self._checkpoint()
+        except sqlite3.Error as error:  # the next start finds what was acknowledged among the events
+            self._fail([], error)
         self.journal.close()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the writer is at work, and the journal takes what it is given."""
+        return self._working and not self._journal_fails
 
     @property
     def queued_bytes(self) -> int:
@@ -204,12 +208,12 @@ class Ingest:
                 self._fail(requests, error)
             except Exception as error:  # a defect of ours: nobody may wait for ever, and /readyz says so
                 log.exception("the writer failed")
-                self.ready = False
+                self._working = False
                 self._fail(requests, error)
 
-    def _next_turn(self) -> tuple[list[Request], bool]:
+    def _next_turn(self) -> tuple[list[Submission], bool]:
         """What has arrived, up to a bound; empty after a tick. False when the exporter closes."""
-        requests: list[Request] = []
+        requests: list[Submission] = []
         turn_bytes = 0
         timeout: float | None = TICK_SECONDS
         while turn_bytes < MAX_TURN_BYTES:
@@ -225,7 +229,9 @@ class Ingest:
         self._taken_bytes += turn_bytes
         return requests, True
 
-    def _turn(self, requests: list[Request]) -> None:
+    def _turn(self, requests: list[Submission]) -> None:
+        if self._journal_fails:  # found out without a sender: who is not ready may get none
+            self.journal.prove_room(self._refused_bytes)
         self._flush()  # decisions that an earlier turn could not store come first
         self.journal.write([request.event for request in requests], [])
         self._event_bytes += sum(len(request.event.body) for request in requests)
@@ -234,8 +240,8 @@ class Ingest:
         self._decide(time.time())
         self._settle()
         for request, reply in zip(requests, replies, strict=True):
-            _answer(request, reply)
-        if self._journal_fails and requests:
+            request.settle(reply)
+        if self._journal_fails:
             self._journal_fails = False
             say(log, "journal writable again")
         aged = time.monotonic() - self._checkpointed
@@ -256,12 +262,20 @@ class Ingest:
                 reason="internal error; the exporter's log has it",
             )
 
-    def _fail(self, requests: list[Request], error: Exception) -> None:
+    def _fail(self, requests: list[Submission], error: Exception) -> None:
         if not self._journal_fails:  # once per outage, not once per turn
             self._journal_fails = True
-            say(log, "journal error", level=logging.ERROR, error=error, senders="told to come back")
+            say(
+                log,
+                "journal error",
+                level=logging.ERROR,
+                journal=self.journal.path,
+                error=error,
+                senders="told to come back",
+            )
+        self._refused_bytes = sum(len(request.event.body) for request in requests) or self._refused_bytes
         for request in requests:
-            _answer(request, JournalUnavailable(f"the journal cannot be written: {error}"))
+            request.settle(JournalUnavailable(f"the journal cannot be written: {error}"))
 
     def _decide(self, wall: float) -> None:
         for run in self._due_runs():
@@ -379,18 +393,3 @@ class Ingest:
                 stride=self.ledger.state.runs[run].stride,
             )
         return self._windows[run]
-
-
-def _answer(request: Request, outcome: Reply | JournalUnavailable) -> None:
-    """Hand the outcome to the event loop that waits for it, if it still does."""
-
-    def deliver() -> None:
-        if request.answer.done():
-            return
-        if isinstance(outcome, Reply):
-            request.answer.set_result(outcome)
-        else:
-            request.answer.set_exception(outcome)
-
-    if not request.loop.is_closed():
-        request.loop.call_soon_threadsafe(deliver)

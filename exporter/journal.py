@@ -39,6 +39,7 @@ CREATE TABLE IF NOT EXISTS annexes (run TEXT, attempt INTEGER, version INTEGER, 
 CREATE TABLE IF NOT EXISTS pushes (id INTEGER PRIMARY KEY, queued_at REAL NOT NULL, run TEXT, attempt INTEGER,
     version INTEGER, kind TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS runs (run TEXT PRIMARY KEY, ended_at REAL, body BLOB NOT NULL) WITHOUT ROWID;
+DROP TABLE IF EXISTS proof;
 """
 
 
@@ -58,6 +59,7 @@ class Journal:
         """Pages at the end of SQLite's log that were no whole transaction when the journal was opened."""
         self._lock = lock
         self._connection = connection
+        self._file = _identity(path)
         self.pushing = False
         """Whether what is stored is queued for OTLP push, too; see `push_queue`."""
 
@@ -99,6 +101,7 @@ class Journal:
 
     def write(self, events: Iterable[Event], kept: Iterable[SealedWindow | Annex | RunSummary]) -> None:
         """Append events and store history, in one transaction that is on disk on return."""
+        self._check_file()
         with self._connection:
             self._connection.executemany(
                 "INSERT INTO events (kind, wall, body) VALUES (?, ?, ?)",
@@ -106,6 +109,21 @@ class Journal:
             )
             for item in kept:
                 self._store(item)
+
+    def prove_room(self, size: int) -> None:
+        """Write and drop this many bytes: whether a disk that took nothing takes that much again."""
+        self._check_file()
+        with self._connection:
+            self._connection.execute("CREATE TABLE IF NOT EXISTS proof (body BLOB)")
+            self._connection.execute("INSERT INTO proof VALUES (zeroblob(?))", (size,))
+        self._connection.execute("DROP TABLE proof")
+
+    def _check_file(self) -> None:
+        """SQLite would go on writing to a file that was deleted, for nobody."""
+        if _identity(self.path) != self._file:
+            raise sqlite3.OperationalError(
+                f"{self.path} was deleted or replaced; put the file back, or restart the exporter on what is there"
+            )
 
     def _store(self, item: SealedWindow | Annex | RunSummary) -> None:
         if isinstance(item, RunSummary):
@@ -174,6 +192,15 @@ class Journal:
             "SELECT body FROM annexes WHERE run = ? ORDER BY attempt DESC, version DESC LIMIT ?", (run, limit)
         ).fetchall()
         return [msgspec.msgpack.decode(body, type=Annex) for (body,) in rows]
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Device and inode; None where there is no such file."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _connect(path: Path, mode: str) -> tuple[sqlite3.Connection, int]:

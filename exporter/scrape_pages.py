@@ -1,5 +1,6 @@
 """The scrape listener: GET /metrics, the probes, the links and the history."""
 
+import sqlite3
 import time
 from collections.abc import Callable, Mapping
 
@@ -12,7 +13,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from exporter.config import ExporterConfig
-from exporter.errors import MalformedRequest, RequestError, UnknownRun
+from exporter.errors import JournalUnavailable, MalformedRequest, RequestError, UnknownRun
 from exporter.exposition import Exposition
 from exporter.ingest import Ingest
 from exporter.negotiation import OPENMETRICS, accepts_gzip, choose_format
@@ -73,7 +74,7 @@ class ScrapePages:
                 Route("/api/v1/runs", self._runs),
                 Route("/api/v1/runs/{run:run}/versions", self._versions),
             ],
-            exception_handlers={RequestError: _refusal},
+            exception_handlers={RequestError: _refusal, sqlite3.Error: _refusal},
         )
 
     def close(self) -> None:
@@ -147,7 +148,9 @@ def error_response(error: RequestError, content_type: str) -> Response:
 
 
 async def _refusal(request: Request, error: Exception) -> Response:
-    return error_response(error if isinstance(error, RequestError) else RequestError(str(error)), "")
+    if not isinstance(error, RequestError):
+        error = JournalUnavailable(f"the journal cannot be read: {error}")
+    return error_response(error, "")
 
 
 def _integer(query: Mapping[str, str], name: str, *, least: int, most: int = 2**62) -> int | None:

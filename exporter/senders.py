@@ -5,7 +5,7 @@ from typing import Final
 
 from exporter import catalog
 from exporter.attributes import label
-from exporter.control import check_source
+from exporter.control import check_source, run_name
 from exporter.errors import Rejected
 from exporter.records import AttributeValue, Source
 from exporter.state import Attempt, Run, SourceLife, State
@@ -24,9 +24,7 @@ def find_sender(
 ) -> tuple[Run, SourceLife]:
     """The run and the life that a record speaks for. Raises Rejected."""
     check_source(source)
-    name = label(str(attributes.get(schema.RUN_ID) or source.run))
-    if not name:
-        raise Rejected("missing_attribute", f"{schema.RUN_ID} is missing")
+    name = run_name(str(attributes.get(schema.RUN_ID) or source.run))
     run = state.find(name) or _begin_run(state, name, wall)
     if run.status == "lost":  # it is back
         run.status, run.ended_at = "running", None

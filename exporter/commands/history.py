@@ -10,7 +10,7 @@ from typing import Any
 from exporter.commands import export
 from exporter.commands.source import Source, add_source_flags, open_source, unknown_run
 from exporter.commands.table import sparkline, table
-from exporter.errors import ConfigError, ExporterError
+from exporter.errors import ConfigError, ExporterError, Unreachable
 from exporter.publish.history import END, flat_version
 
 _USUAL_METRICS = ("reward", "policy_loss", "staleness", "trainer.idle_ratio")
@@ -67,7 +67,7 @@ def _show(flags: argparse.Namespace) -> None:
     if flags.run is not None and flags.run not in runs:
         raise unknown_run(flags.run, runs)
     shown = [run for run in runs.values() if flags.run in (None, run["run"])]
-    versions = [_newest(source, run, flags.last) for run in shown]
+    versions = [_newest(source, run, flags.last, alone=flags.run is not None) for run in shown]
     metrics = flags.metric or [
         metric
         for metric in _USUAL_METRICS
@@ -122,11 +122,18 @@ def _trend_and_range(values: Sequence[float | None]) -> tuple[str, str, str]:
     return sparkline(values) or "-", _shown(min(known, default=None)), _shown(max(known, default=None))
 
 
-def _newest(source: Source, run: dict[str, Any], last: int) -> list[dict[str, Any]]:
-    """The newest versions of the run's current attempt, flat."""
+def _newest(source: Source, run: dict[str, Any], last: int, *, alone: bool) -> list[dict[str, Any]]:
+    """The newest versions of the run's current attempt, flat. Of a run among others that cannot be read, as one that
+    the retention has just dropped, the others are shown nevertheless."""
     sealed = run["sealed_version"]
     behind = f"{run['attempt']}.{sealed - last}" if sealed >= last else f"{run['attempt'] - 1}.{END}"
-    return [flat_version(version) for version in source.versions(run["run"], cursor=behind)][-last:]
+    try:
+        return [flat_version(version) for version in source.versions(run["run"], cursor=behind)][-last:]
+    except Unreachable as error:
+        if alone:
+            raise
+        print(f"asyncrl history: {error}", file=sys.stderr)
+        return []
 
 
 def _find(version: dict[str, Any], metric: str) -> float | None:

@@ -67,6 +67,18 @@ def test_an_attempt_beyond_measure_in_the_resource_is_refused(exporter: StartedE
         assert (answer.rejected, "asyncrl.run.attempt" in answer.reason) == (1, True)
 
 
+@pytest.mark.parametrize("run", [".", ".."])
+def test_a_run_that_no_url_can_name_is_refused_with_the_reason(exporter: StartedExporter, run: str) -> None:
+    trainer = Emitter(exporter.otlp, run=run)
+    answer = trainer.post(trainer.weight_sync(0, 0))
+    assert (answer.rejected, "which a URL cannot name" in answer.reason) == (1, True)
+    trainer = Emitter(exporter.otlp, source="other")
+    assert trainer.post(trainer.weight_sync(0, 0, attributes={"rl.run.id": run})).rejected == 1
+    assert trainer.post_metrics(trainer.gauge("asyncrl.queue.capacity", 1, {"rl.run.id": run})).rejected == 1
+    known = requests.get(f"{exporter.metrics}/api/v1/runs", timeout=WATCHDOG_SECONDS).json()["runs"]
+    assert known == []
+
+
 def test_sums_beyond_measure_leave_a_counter_finite(exporter: StartedExporter) -> None:
     for source in ("q0", "q1"):
         queue = Emitter(exporter.otlp, role="queue", source=source)

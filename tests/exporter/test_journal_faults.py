@@ -11,17 +11,21 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+import requests
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter import otlp
 from exporter.config import ExporterConfig
+from exporter.errors import JournalUnavailable
 from exporter.ingest import Ingest
 from exporter.journal import Journal
 from tests.exporter.conftest import StartExporter
 from tests.exporter.test_cli import run_exporter
+from tests.exporter.test_journal import wait_until
 from tests.wire import WATCHDOG_SECONDS, Emitter, Scrape, scrape_until
 
 DISK_BYTES = 12 * 1024 * 1024
@@ -72,6 +76,7 @@ def test_a_full_disk_is_503_with_retry_after_and_nothing_acknowledged_is_lost(
         statuses.append(answer.status)
         version += statuses[-1] == 200
     assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+    assert requests.get(f"{exporter.metrics}/readyz", timeout=WATCHDOG_SECONDS).status_code == 503
     assert Scrape(exporter.metrics).value("asyncrl_param_version", run="r") == version - 1
 
     exporter.stop(signal.SIGKILL)  # and not even a crash in that state loses what was acknowledged
@@ -111,6 +116,49 @@ def test_a_disk_that_has_room_again_takes_what_it_refused_without_a_restart(
     )
     assert page.value("asyncrl_train_steps_total", run="r") == 1200
     assert page.value("asyncrl_rejected_records_total", run="r", reason="duplicate_step") == 0
+
+
+def test_a_disk_that_has_room_again_makes_the_exporter_ready_before_anybody_sends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ingest, trainer, write = Ingest.open(ExporterConfig(data_dir=tmp_path)), Emitter(""), Journal.write
+    full = True
+
+    def take(journal: Journal, *rows: Any) -> None:
+        if full:
+            raise sqlite3.OperationalError("database or disk is full")
+        write(journal, *rows)
+
+    monkeypatch.setattr(Journal, "write", take)
+    body = trainer.request(trainer.train_step(1, 1)).SerializeToString()
+    with pytest.raises(JournalUnavailable):
+        asyncio.run(ingest.submit("traces", body, otlp.decode("traces", body)))
+    assert not ingest.ready
+    full = False
+    wait_until(lambda: ingest.ready)
+    ingest.close()
+
+
+# ---- a journal that is deleted or replaced
+
+
+def test_a_journal_deleted_under_the_exporter_is_503_and_nothing_is_acknowledged(
+    start_exporter: StartExporter,
+) -> None:
+    exporter = start_exporter()
+    trainer = Emitter(exporter.otlp)
+    assert trainer.post(*trainer.window(1, [{"policy_loss": 1.0}])).status == 200
+    for file in exporter.data_dir.glob("journal.sqlite*"):
+        file.unlink()
+    assert trainer.post(*trainer.window(2, [{"policy_loss": 2.0}])).status == 503
+    for path in ("/readyz", "/api/v1/runs", "/api/v1/runs/r/versions"):
+        answer = requests.get(exporter.metrics + path, timeout=WATCHDOG_SECONDS)
+        assert answer.status_code == 503, path
+    assert Scrape(exporter.metrics).value("asyncrl_param_version", run="r") == 1
+    code, said = exporter.stop()
+    assert (code, "Traceback" in said) == (0, False), said
+    assert "was deleted or replaced" in said
+    assert str(exporter.data_dir) in said
 
 
 # ---- a torn tail
