@@ -6,11 +6,11 @@ shows something else of a family, such as its rate, names its unit itself.
 
 from typing import Final
 
+from dashboards.errors import DashboardError
 from exporter.catalog import Family
 
 GRAFANA_UNITS: Final = {
     "ratio": "percentunit",
-    "timestamp_seconds": "dateTimeAsIso",
     "seconds": "s",
     "bytes": "bytes",
     "version": "none",
@@ -29,4 +29,8 @@ PLAIN: Final = "short"
 def grafana_unit(family: Family) -> str:
     """What Grafana calls the family's unit."""
     name = family.name.removesuffix("_total")
+    if name.endswith("_timestamp_seconds"):
+        raise DashboardError(
+            f"{name} is a time: a panel shows its age in `unit: s`, or times 1000 as a date, in a unit of Grafana's"
+        )
     return next((unit for end, unit in GRAFANA_UNITS.items() if name.endswith(f"_{end}")), PLAIN)

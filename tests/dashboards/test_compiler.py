@@ -14,6 +14,7 @@ from dashboards import compiler
 from dashboards.components import Stat, Table, Timeseries
 from dashboards.errors import DashboardError
 from dashboards.layout import laid_out
+from dashboards.units import grafana_unit
 from exporter import catalog
 
 ROOT = Path(__file__).parents[2]
@@ -152,6 +153,31 @@ def test_unit_range_and_description_follow_from_the_family() -> None:
     assert panel["description"].startswith(f"{family.help}.\n\nOf a test.")
     assert f"`{family.name}`" in panel["description"]
     assert "foreign trainer" in panel["description"]
+
+
+@pytest.mark.parametrize(
+    ("family", "unit"),
+    [
+        (catalog.TRAINER_IDLE, "percentunit"),
+        (catalog.TRAINER_VERSION, "s"),
+        (catalog.TRAINER_STATE_SECONDS, "s"),
+        (catalog.JOURNAL_BYTES, "bytes"),
+        (catalog.PARAM_VERSION, "none"),
+        (catalog.RUN_ATTEMPT, "none"),
+        (catalog.metric_family("staleness", "max"), "none"),
+        (catalog.metric_family("tokens_per_second"), "short"),
+        (catalog.SAMPLES, "short"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+def test_a_family_s_name_ends_in_its_unit(family: catalog.Family, unit: str) -> None:
+    assert grafana_unit(family) == unit
+
+
+def test_a_time_is_no_number_of_seconds_to_show() -> None:
+    with pytest.raises(DashboardError, match="age"):
+        made(Stat, family=catalog.LAST_VERSION.name)
+    assert made(Stat, family=catalog.LAST_VERSION.name, unit="s")["fieldConfig"]["defaults"]["unit"] == "s"
 
 
 def test_a_panel_without_reported_values_does_not_speak_of_them() -> None:
