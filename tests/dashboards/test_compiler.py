@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from grafana_dashboards.components.base import ComponentRegistry
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dashboards import compiler
 from dashboards.components import Stat, Table, Timeseries
 from dashboards.errors import DashboardError
-from dashboards.layout import laid_out
+from dashboards.layout import COLUMNS, laid_out
 from dashboards.units import grafana_unit
 from exporter import catalog
 
@@ -209,6 +211,18 @@ def test_panels_flow_from_left_to_right_and_wrap() -> None:
     assert places(placed) == [(0, 0), (12, 0), (0, 8), (0, 12), (0, 13), (0, 16)]
     assert [panel["id"] for panel in placed] == [1, 2, 3, 4, 5, 6]
     assert [target["refId"] for target in placed[0]["targets"]] == ["A", "B"]
+
+
+@given(sizes=st.lists(st.tuples(st.integers(1, COLUMNS), st.integers(1, 12)), min_size=1, max_size=30))
+def test_no_panel_lies_over_another_or_past_the_edge(sizes: list[tuple[int, int]]) -> None:
+    placed = laid_out([panel(width, height) for width, height in sizes])
+    taken: set[tuple[int, int]] = set()
+    for (width, height), (x, y) in zip(sizes, places(placed), strict=True):
+        cells = {(x + across, y + down) for across in range(width) for down in range(height)}
+        assert x + width <= COLUMNS
+        assert not cells & taken
+        taken |= cells
+    assert places(placed) == sorted(places(placed), key=lambda place: (place[1], place[0]))
 
 
 def test_what_lies_in_a_collapsed_row_takes_no_space() -> None:
