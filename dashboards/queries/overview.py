@@ -67,12 +67,14 @@ def _column(what: str, expr: str, *labels: str) -> Query:
     )
 
 
+# What ended keeps its last values within the time range; only how long one waits and what fires are of this moment.
 _NOW: Final = (
     Query(id="overview.status", expr=_STATUS),
     Query(id="overview.version", expr=once(shown(catalog.PARAM_VERSION))),
     Query(
         id="overview.waited",
         expr=f"{_WAITED} and on (run) ({_RUNNING})",
+        kind="instant",
         optional="a run that has ended waits for no version",
     ),
     Query(id="overview.reward", expr=_REWARD),
@@ -83,6 +85,7 @@ _NOW: Final = (
         id="overview.alerts",
         expr=f"count({FIRING}) or 0 * count(ALERTS{{{WATCHDOG}}})",
         legend="",
+        kind="instant",
         optional="without the rules there are no alerts",
     ),
 )
