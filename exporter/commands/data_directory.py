@@ -1,4 +1,4 @@
-"""What there is to say of a data directory before, or while, an exporter uses it."""
+"""What there is to say of the data directory that an exporter uses."""
 
 import os
 import shutil
@@ -20,9 +20,11 @@ _LEAST_FREE_BYTES = 1024**3
 
 
 def examine(directory: Path) -> Iterator[Finding]:
-    """Whether the folder can be written, has room, suits SQLite's mode, and holds a journal we can read."""
+    """Whether the folder holds a journal we can read, can be written, has room and suits SQLite's mode."""
+    if not (directory / JOURNAL_FILE).is_file():
+        yield Finding(False, f"{directory} holds no journal; give the --data-dir of the exporter")
+        return
     try:
-        directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
             pass
     except OSError as error:
@@ -40,15 +42,13 @@ def examine(directory: Path) -> Iterator[Finding]:
 
 
 def _journal(directory: Path) -> Iterator[Finding]:
-    mode = "none yet"
-    if (directory / JOURNAL_FILE).exists():
-        try:
-            runs = len(JournalHistory(Archive.open(directory)).runs())
-            mode = _mode(directory / JOURNAL_FILE)
-        except (DataDirectoryError, sqlite3.Error) as error:
-            yield Finding(False, str(error))
-            return
-        yield Finding(True, f"its journal can be read and knows {runs} runs")
+    try:
+        runs = len(JournalHistory(Archive.open(directory)).runs())
+        mode = _mode(directory / JOURNAL_FILE)
+    except (DataDirectoryError, sqlite3.Error) as error:
+        yield Finding(False, str(error))
+        return
+    yield Finding(True, f"its journal can be read and knows {runs} runs")
     kind = _file_system(directory)
     if kind.startswith(_NETWORK_TYPES):
         yield Finding(

@@ -84,19 +84,19 @@ def _scrape_address(connection: Connection) -> Finding:
     try:
         connection.get("/healthz")
     except Unreachable as error:
-        return Finding(False, f"{error}; is `asyncrl exporter` running, and is this its --listen address?")
+        return Finding(False, str(error))
     try:
         connection.get("/readyz")
     except Unreachable as error:
         return Finding(False, f"the exporter is not ready, its log says why: {error}")
-    return Finding(True, f"{connection.url} answers and is ready: its journal takes records")
+    return Finding(True, f"{connection.url} answers and is ready: its journal takes what comes")
 
 
 def _otlp_address(connection: Connection) -> Finding:
     try:
         connection.post_spans(b"")  # a request without a span
     except Unreachable as error:
-        return Finding(False, f"{error}; is this its --otlp address, and not that of a Collector?")
+        return Finding(False, str(error))
     return Finding(True, f"{connection.otlp_url} takes telemetry")
 
 
@@ -108,17 +108,25 @@ def _round_trip(connection: Connection, run: str, wait_seconds: float) -> _Trip:
         (schema.TRAIN_STEP, 1, {schema.STEP: 1, f"{schema.METRIC_PREFIX}policy_loss": _LOSS}),
         (schema.WEIGHT_SYNC, 1, {schema.STEPS_IN_WINDOW: 1, schema.ROLLOUTERS: ()}),
     )
-    loss, offset = catalog.METRIC_FAMILIES["policy_loss"][0].name, catalog.SOURCE_CLOCK_OFFSET.name
+    try:
+        shown = _await_loss(connection, run, wait_seconds)
+        seconds = time.monotonic() - started
+    finally:  # else it would be `running` for a day, and `lost` then
+        sender.say((schema.RUN_END, 1, {schema.STATUS: schema.COMPLETED}))
+    return _Trip(seconds, shown.get(catalog.SOURCE_CLOCK_OFFSET.name))
+
+
+def _await_loss(connection: Connection, run: str, wait_seconds: float) -> dict[str, float]:
+    """What the page says of the run once its loss is there. Raises Unreachable."""
+    loss, deadline = catalog.METRIC_FAMILIES["policy_loss"][0].name, time.monotonic() + wait_seconds
     while (shown := _values(connection, run)).get(loss) != _LOSS:
-        if time.monotonic() - started > wait_seconds:
+        if time.monotonic() > deadline:
             raise Unreachable(
                 f"{connection.otlp_url} took a record that is not on {connection.url}/metrics {wait_seconds:g} s "
                 "later; do both belong to one exporter?"
             )
         time.sleep(_POLL_SECONDS)
-    seconds = time.monotonic() - started
-    sender.say((schema.RUN_END, 1, {schema.STATUS: schema.COMPLETED}))
-    return _Trip(seconds, shown.get(offset))
+    return shown
 
 
 def _values(connection: Connection, run: str) -> dict[str, float]:

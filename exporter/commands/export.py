@@ -17,7 +17,7 @@ from typing import IO
 
 from exporter.commands.openmetrics_file import OpenMetricsFile
 from exporter.commands.rows import Rows
-from exporter.commands.source import Source, add_source_flags, open_source
+from exporter.commands.source import Source, add_source_flags, open_source, unknown_run
 from exporter.errors import ConfigError, UnfaithfulExport
 
 _FORMATS = ("openmetrics", "csv", "parquet")
@@ -51,8 +51,14 @@ def run(flags: argparse.Namespace) -> None:
         raise ConfigError(f"--blocks is for --format openmetrics, not {flags.format}")
     if flags.format == "parquet" and flags.output is None:
         raise ConfigError("--format parquet needs --output FILE")
+    if flags.first is not None and flags.last is not None and flags.first > flags.last:
+        raise ConfigError(f"--from {flags.first} is above --to {flags.last}; no version is in between")
     source = open_source(flags)
-    runs = flags.runs or [run["run"] for run in source.runs()]
+    known = [run["run"] for run in source.runs()]
+    for name in flags.runs:
+        if name not in known:
+            raise unknown_run(name, known)
+    runs = flags.runs or known
     if flags.format == "openmetrics":
         _export_openmetrics(source, runs, flags)
     else:

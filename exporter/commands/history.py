@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from exporter import catalog
 from exporter.commands import export
 from exporter.commands.source import Source, add_source_flags, open_source, unknown_run
 from exporter.commands.table import sparkline, table
@@ -68,6 +69,8 @@ def _show(flags: argparse.Namespace) -> None:
         raise unknown_run(flags.run, runs)
     shown = [run for run in runs.values() if flags.run in (None, run["run"])]
     versions = [_newest(source, run, flags.last, alone=flags.run is not None) for run in shown]
+    for metric in flags.metric or ():
+        _check_metric(metric, [version for each in versions for version in each])
     metrics = flags.metric or [
         metric
         for metric in _USUAL_METRICS
@@ -77,6 +80,18 @@ def _show(flags: argparse.Namespace) -> None:
         print(_runs(shown, versions, metrics), end="")
     else:
         print(_versions(versions[0], metrics), end="")
+
+
+def _check_metric(metric: str, versions: Sequence[dict[str, Any]]) -> None:
+    """Raises ConfigError for a name that neither these versions nor the catalogue have."""
+    columns = {column for version in versions for column in version}
+    if (
+        versions
+        and metric not in catalog.METRIC_FAMILIES
+        and not any(p.format(metric) in columns for p in _PLACES)
+    ):
+        found = {column.split(".")[1] for column in columns if column.startswith("metrics.")}
+        raise ConfigError(f"no version shown has the metric {metric!r}; they have {', '.join(sorted(found))}")
 
 
 def _runs(

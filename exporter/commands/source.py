@@ -114,8 +114,10 @@ def add_source_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def open_source(flags: argparse.Namespace) -> Source:
-    """Raises DataDirectoryError where --data-dir holds no journal."""
+    """Raises ConfigError for both --data-dir and --url, DataDirectoryError where --data-dir holds no journal."""
     if flags.data_dir is not None:
+        if flags.url is not None:
+            raise ConfigError("--data-dir reads a journal, --url asks an exporter: give one of them")
         return JournalHistory(Archive.open(flags.data_dir))
     return ServedHistory(Connection.from_flags(flags))
 

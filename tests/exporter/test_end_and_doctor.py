@@ -73,13 +73,24 @@ def test_the_doctor_names_two_addresses_that_are_not_of_one_exporter(
     done = asyncrl("doctor", "--url", one.metrics, "--otlp-url", other.otlp, "--wait", "1")
     assert done.returncode == 1
     assert "do both belong to one exporter?" in done.stdout.splitlines()[-1]
+    (run,) = Scrape(other.metrics).by_label("asyncrl_run_status", "run", status="completed")
+    assert run.startswith("asyncrl-doctor-")
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    (finding,) = data_directory.examine(tmp_path / "file" / "data")
+def test_a_folder_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_directory, "JOURNAL_FILE", "self/status")  # /proc has it, and takes no file
+    (finding,) = data_directory.examine(Path("/proc"))
     assert not finding.good
-    assert "cannot be written: Not a directory" in finding.text
+    assert "/proc cannot be written: " in finding.text
+
+
+def test_a_folder_without_a_journal_is_wrong_and_not_made(tmp_path: Path) -> None:
+    (finding,) = data_directory.examine(tmp_path / "typo")
+    assert (finding.good, finding.text) == (
+        False,
+        f"{tmp_path}/typo holds no journal; give the --data-dir of the exporter",
+    )
+    assert not (tmp_path / "typo").exists()
 
 
 def test_a_journal_in_wal_mode_on_a_network_file_system_is_wrong(

@@ -100,7 +100,29 @@ def test_the_journal_of_a_killed_exporter_tells_the_same(start_exporter: StartEx
     [
         (["nobody"], "there is no run 'nobody'; there are 'odd "),
         (["--last", "0"], "--last must be 1 or more, got 0"),
-        (["--data-dir", "/nowhere"], "/nowhere holds no journal; give the --data-dir of an exporter"),
+        (
+            ["r", "--metric", "typo"],
+            "no version shown has the metric 'typo'; they have policy_loss, reward\n",
+        ),
+        (["export", "r", "nobody", "--format", "csv"], "there is no run 'nobody'; there are 'odd "),
+        (["export", "--format", "csv", "--from", "3", "--to", "2"], "--from 3 is above --to 2; no version "),
+        (["--data-dir", "/nowhere"], "--data-dir reads a journal, --url asks an exporter: give one of them"),
+        (
+            ["--otlp-url", "localhost:4318"],
+            "--otlp-url must begin with http:// or https://, got 'localhost:4318'",
+        ),
+        (["--user", "u"], "--user needs --password-file beside it"),
+        (["--password-file", "/dev/null"], "--password-file needs --user beside it"),
+        (["--key-file", "/dev/null"], "--key-file needs --cert-file beside it"),
+        (["--ca-file", "/dev/null"], "--ca-file /dev/null holds no certificates: "),
+        (
+            ["--cert-file", "/dev/null", "--key-file", "/dev/null"],
+            "--cert-file /dev/null and --key-file /dev/null are no certificate with its key: ",
+        ),
+        (
+            ["--user", "u", "--password-file", "/dev/null", "--token-file", "/dev/null"],
+            "--user and --token-file are for the same listener: give one; --otlp-token-file is ",
+        ),
         (["export", "--format", "parquet"], "--format parquet needs --output FILE"),
         (["--token-file", "/nowhere"], "cannot read /nowhere"),
     ],
@@ -108,14 +130,22 @@ def test_the_journal_of_a_killed_exporter_tells_the_same(start_exporter: StartEx
 def test_a_mistake_is_one_line(filled: StartedExporter, arguments: list[str], complaint: str) -> None:
     done = asyncrl("history", *arguments, "--url", filled.metrics)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.splitlines()[-1].partition(": ")[2].startswith(complaint)
+    assert done.stderr.partition(": ")[2].startswith(complaint)
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_folder_without_a_journal_is_one_line() -> None:
+    done = asyncrl("history", "--data-dir", "/nowhere")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == ("asyncrl history: /nowhere holds no journal; give the --data-dir of an exporter\n")
 
 
 def test_an_exporter_that_does_not_answer_is_named() -> None:
     done = asyncrl("history", "--url", "http://127.0.0.1:1")
     assert (done.returncode, done.stderr) == (
         2,
-        "asyncrl history: nobody answers at http://127.0.0.1:1/api/v1/runs: Connection refused\n",
+        "asyncrl history: nobody answers at http://127.0.0.1:1/api/v1/runs: Connection refused; "
+        "is `asyncrl exporter` running, and is this its --listen address?\n",
     )
 
 
@@ -283,6 +313,36 @@ def test_a_listener_with_tls_and_credentials_is_asked_with_them(
     assert "/api/v1/runs answered 401" in refused.stderr
     untrusted = asyncrl("history", "--url", exporter.metrics)
     assert "certificate verify failed" in untrusted.stderr
+    assert untrusted.stderr.endswith("; give the certificate of its authority with --ca-file\n")
+    plain, secret = exporter.metrics.replace("https", "http"), exporter.otlp.replace("http", "https")
+    ca = ["--ca-file", authority.ca_file]
+    for arguments, hint in (
+        (["doctor", "--url", plain, "--otlp-url", exporter.otlp, *known], "is this https://?"),
+        (["doctor", "--url", exporter.metrics, "--otlp-url", secret, *known], "is this http://?"),
+        (
+            ["history", "--url", exporter.metrics.replace("127.0.0.1", "localhost"), *known],
+            "name it as its certificate does",
+        ),
+        (["history", "--url", exporter.metrics, *ca], "give --user and --password-file, or --token-file"),
+        (["doctor", *addresses, *known], "give --otlp-token-file, or --user and --password-file"),
+    ):
+        done = asyncrl(*arguments)
+        assert f"; {hint}\n" in done.stdout + done.stderr
+
+
+def test_a_listener_that_wants_a_client_certificate_is_named(
+    start_exporter: StartExporter, tmp_path: Path
+) -> None:
+    authority = Authority.found(tmp_path)
+    certificate, key = authority.issue("server")
+    tls = {"cert_file": str(certificate), "key_file": str(key), "client_ca_file": str(authority.ca_file)}
+    web = write_web_config(
+        tmp_path / "web.yml", tls_server_config={**tls, "client_auth_type": "RequireAndVerifyClientCert"}
+    )
+    exporter = start_exporter("--otlp-web-config", str(web))
+    addresses = ["--url", exporter.metrics, "--otlp-url", exporter.otlp, "--ca-file", authority.ca_file]
+    done = asyncrl("doctor", *addresses)
+    assert "want a client certificate" in done.stdout, done.stdout
 
 
 def test_history_over_http_as_openmetrics_is_one_text_per_page(filled: StartedExporter) -> None:
