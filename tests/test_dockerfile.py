@@ -1,5 +1,6 @@
 """The Dockerfile as it is written: a linter, and what its last stages may hold."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,8 @@ def final(target: str) -> Stage:
 
 def test_the_linter_finds_nothing() -> None:
     program = Path(sys.executable).parent / "hadolint"
+    if not program.exists() and not os.environ.get("ASYNCRL_REQUIRE_ALL"):
+        pytest.skip("hadolint is not installed; its package has no build for this machine")
     ignore = [word for rule in IGNORED for word in ("--ignore", rule)]
     lint = subprocess.run(
         [program, "--no-color", *ignore, ROOT / "Dockerfile"],
