@@ -48,6 +48,11 @@ def settled(condition: str) -> str:
     return f"({condition}) and on (run) {SETTLED}"
 
 
+def established(condition: str) -> str:
+    """Where the run was settled already when its baseline ended: the first versions are usual for nothing."""
+    return f"{settled(condition)} and on (run) {SETTLED} offset $baseline_offset"
+
+
 def latest(selected: str) -> str:
     """The values as of the last scrape that succeeded: a failed one makes nothing of what went before."""
     return once(f"last_over_time({selected}[$bridge])")

@@ -30,7 +30,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLExporterReplicaDown",
         severity="warning",
-        expr=f"max_over_time(up[$bridge]) == 0 and on (job, instance) last_over_time({_BUILD}[$memory])",
+        expr=f"max_over_time(up[$bridge]) == 0 and on (job, instance) last_over_time({_BUILD}[$day])",
         hold="brief",
         summary="Exporter {{ $labels.instance }} does not answer",
         description="Scrapes of {{ $labels.instance }} (job {{ $labels.job }}) fail.",

@@ -4,7 +4,7 @@ from typing import Final
 
 from dashboards import dcgm
 from dashboards.alert import Alert, latest
-from dashboards.promql import once, rate, selector
+from dashboards.promql import rate, selector
 from dashboards.thresholds import limit
 
 FATAL_XIDS: Final = (48, 62, 64, 74, 79, 95, 119, 120)
@@ -12,17 +12,19 @@ FATAL_XIDS: Final = (48, 62, 64, 74, 79, 95, 119, 120)
 
 _NANOSECONDS: Final = "1e9"
 _GPU: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
-_XID: Final = latest(selector(dcgm.XID))
 _USED: Final = latest(selector(dcgm.MEMORY_USED))
 _THERE: Final = selector(dcgm.TEMPERATURE)
 _PLACE: Final = f"{dcgm.HOST_LABEL}, gpu"
+_XID: Final = f"max by ({_PLACE}) (last_over_time({selector(dcgm.XID)}[$bridge]))"
+"""With another code also its labels `err_code` and `err_msg` are others, and those of the container that died of it
+are gone: only place by place does it change."""
 
 ALERTS: Final = (
     Alert(
         name="AsyncRLGPUFailed",
         severity="critical",
         expr=f"({' or '.join(f'{_XID} == {code}' for code in FATAL_XIDS)})"
-        f" and on ({_PLACE}) {once(f'changes({selector(dcgm.XID)}[$recent])')} > 0",
+        f" and on ({_PLACE}) changes(({_XID})[$recent:]) > 0",
         keep="aftermath",
         summary=f"{_GPU} failed",
         description=f"{_GPU} has XID error {{{{ $value }}}}: it works wrongly, or not at all.",

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dashboards.alert import Alert, settled
+from dashboards.alert import Alert, established, settled
 from dashboards.promql import once, selector
 from dashboards.thresholds import limit
 from exporter import catalog
@@ -34,7 +34,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLRewardCollapsed",
         severity="critical",
-        expr=settled(
+        expr=established(
             f"{_DROP} > {limit('reward_drop_ratio')} * abs({_usually(_REWARD)})"
             f" and {_DROP} > {limit('reward_drop_sigmas')} * {_spread(_REWARD)}"
         ),
@@ -46,7 +46,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLEntropyCollapsed",
         severity="warning",
-        expr=settled(
+        expr=established(
             f"{_lately(_ENTROPY)} < {limit('entropy_drop_ratio')} * {_usually(_ENTROPY)}"
             f" unless on (run) ({_lately(_REWARD)} - {_usually(_REWARD)} > {_spread(_REWARD)})"
         ),
@@ -69,7 +69,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLKLReferenceBlownUp",
         severity="warning",
-        expr=settled(
+        expr=established(
             f"{_lately(_KL_REFERENCE)} > {limit('kl_reference')}"
             f" and {_lately(_KL_REFERENCE)} > {limit('blow_up_factor')} * {_usually(_KL_REFERENCE)}"
         ),
@@ -82,7 +82,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLGradNormBlownUp",
         severity="warning",
-        expr=settled(
+        expr=established(
             f"{_lately(_GRAD_NORM)} > {limit('blow_up_factor')}"
             f" * ({_usually(_GRAD_NORM)} > {limit('grad_norm_least')})"
         ),

@@ -29,15 +29,17 @@ def _stalled(cause: str) -> str:
 
 
 def _checkpoint_old() -> str:
-    """Some usual times between checkpoints, which are the mean over a day, or else a fixed one."""
-    first, last = once(f"min_over_time({_CHECKPOINT}[$day])"), latest(_CHECKPOINT)
-    usual = f"({last} - {first}) / ({once(f'changes({_CHECKPOINT}[$day])')} > 0)"
+    """Some usual times between checkpoints, which are the mean over a day, or else a fixed one. It is the mean of
+    what one exporter saw: one that came later knows of fewer."""
+    last = latest(_CHECKPOINT)
+    first, newest = (f"{which}_over_time({_CHECKPOINT}[$day])" for which in ("min", "max"))
+    usual = once(f"({newest} - {first}) / (changes({_CHECKPOINT}[$day]) > 0)")
     least = limit("checkpoint_least_seconds")
     scaled = f"{usual} * {limit('checkpoint_factor')}"
     unknown = f"{last} * 0 + {limit('checkpoint_seconds')}"
     longest = f"({scaled} > {least} or {usual} * 0 + {least} or {unknown})"
-    newest = f"({last} > {STARTED} or {STARTED} and on (run) {last})"
-    return f"time() - {newest} > {longest}"
+    since = f"({last} > {STARTED} or {STARTED} and on (run) {last})"
+    return f"time() - {since} > {longest}"
 
 
 ALERTS: Final = (
@@ -82,7 +84,8 @@ ALERTS: Final = (
         severity="warning",
         expr=running(
             f"time() - {_STEP} > {limit('pause_seconds')} and on (run)"
-            f" ({_mostly(catalog.TRAINER_STATE, _PAUSES)} > 0.5)"
+            f" ({_mostly(catalog.TRAINER_STATE, _PAUSES)} > 0.5 or"
+            f" {_mostly(catalog.ROLLOUTER_STATE, _PAUSES)} > 0.5)"
         ),
         hold="brief",
         summary="A validation or checkpoint of run {{ $labels.run }} does not end",

@@ -8,18 +8,21 @@ from dashboards.thresholds import limit
 from exporter import catalog
 
 _RUNNING: Final = selector(catalog.RUN_STATUS, 'status="running"')
+_LAST_KNOWN: Final = f"last_over_time(({once(f'last_over_time({_RUNNING}[$bridge])', 'status')})[$memory:])"
+"""Whether a run was running when it was last seen. Minute by minute: an exporter that moved away before the end of a
+run goes on saying that it is running, if its last word is compared with that of another."""
 _LATE: Final = selector(catalog.LATE_RECORDS, 'reason="sealed"')
 _OFFSET: Final = selector(catalog.SOURCE_CLOCK_OFFSET)
 
 
 def _silent(role: str, spoke: str) -> str:
-    """Sources of a role that spoke by themselves within memory, and no longer do. How long they are silent is
+    """Sources of a role that spoke by themselves within a day, and no longer do. How long they are silent is
     measured at the last scrape: when the exporter is gone, nobody becomes silent for that."""
     seen = selector(catalog.SOURCE_LAST_SEEN, f'role="{role}"')
     silence = least(f"last_over_time((timestamp({seen}) - {seen})[$bridge:])")
     labels = "run, rollouter" if role == "rollouter" else "run"
     silent = f"{silence} > {limit('heartbeat_seconds')}"
-    return running(f"({silent}) and on ({labels}) last_over_time({spoke}[$memory])")
+    return running(f"({silent}) and on ({labels}) last_over_time({spoke}[$day])")
 
 
 ALERTS: Final = (
@@ -34,8 +37,8 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLRunVanished",
         severity="critical",
-        expr=f"({once(f'last_over_time({_RUNNING}[$memory])', 'status')} == 1)"
-        f" unless on (run) {latest(selector(catalog.RUN_STATUS))} and on (job) {latest(selector(catalog.BUILD_INFO))}",
+        expr=f"({_LAST_KNOWN} == 1) unless ignoring (status) {latest(selector(catalog.RUN_STATUS))}"
+        f" and ignoring (run, version) {latest(selector(catalog.BUILD_INFO))}",
         hold="lasting",
         summary="Run {{ $labels.run }} is gone from the exporter",
         description="Run {{ $labels.run }} was running, and the exporter, which is up, knows nothing of it.",

@@ -66,6 +66,14 @@ BUILD = 'asyncrl_exporter_build_info{version="1"}'
 GPU_1 = 'gpu="1"'
 
 
+def absent(minute: int) -> None:
+    """Never on the page."""
+
+
+def xid(code: int, message: str) -> str:
+    return series("DCGM_FI_DEV_XID_ERRORS", gpu="1", err_code=str(code), err_msg=message)
+
+
 def behind(minutes: int) -> Change:
     """A time that is always so much in the past."""
     return level(now, lambda minute: 60 * (minute - minutes))
@@ -203,6 +211,21 @@ def reported(alert: str, metric: str, usual: float, other: float, edge: float) -
         lingers=15,
         edges=({name: level(usual, edge)},),
         labels={"source": "verl", "metric": f"asyncrl_reported_{metric}"},
+    )
+
+
+def in_its_first_hour(
+    alert: str, family: str, usual: float | Values, other: float, lingers: int
+) -> AlertCase:
+    """Of an attempt that began in minute 15: what was before its minute 30 is no usual value yet."""
+    return AlertCase(
+        alert=alert,
+        bad={f"asyncrl_{family}{{}}": level(usual, other)},
+        base={"asyncrl_attempt_start_timestamp_seconds{}": always(15 * 60)},
+        after=26,
+        lingers=lingers,
+        since=40,
+        until=70,
     )
 
 
@@ -463,6 +486,23 @@ CASES = (
         ),
         until=110,
     ),
+    AlertCase(  # a rollouter that validates, while the trainer waits for samples
+        alert="AsyncRLPauseTooLong",
+        bad={
+            **time_stops("asyncrl_last_train_step_timestamp_seconds"),
+            **trainer_state("waiting_samples"),
+            **state("asyncrl_rollouter_state", "generating", "validating", rollouter="1"),
+        },
+        after=63,
+        lingers=0,
+        edges=(
+            {
+                **time_stops("asyncrl_last_train_step_timestamp_seconds"),
+                **state("asyncrl_rollouter_state", "generating", "paused_staleness", rollouter="1"),
+            },
+        ),
+        until=110,
+    ),
     AlertCase(  # a version every five minutes: three behind after 15
         alert="AsyncRLRollouterBehind",
         bad={series("asyncrl_rollouter_param_version", rollouter="1"): frozen(count(5))},
@@ -644,6 +684,10 @@ CASES = (
             {"asyncrl_reward_mean{}": level(noisy(0.5, 0.2), 0.1)},
         ),
     ),
+    in_its_first_hour("AsyncRLRewardCollapsed", "reward_mean", noisy(0.5, 0.1), 0.1, 16),
+    in_its_first_hour("AsyncRLEntropyCollapsed", "entropy", 1, 0.2, 31),
+    in_its_first_hour("AsyncRLKLReferenceBlownUp", "kl_reference", 0.015, 0.18, 31),
+    in_its_first_hour("AsyncRLGradNormBlownUp", "grad_norm", 0.5, 7.5, 35),
     learning(
         "AsyncRLEntropyCollapsed",
         "entropy",
@@ -745,7 +789,21 @@ CASES = (
             {f"DCGM_FI_DEV_XID_ERRORS{{{GPU_1}}}": level(0, 13)},
             {f"DCGM_FI_DEV_XID_ERRORS{{{GPU_1}}}": level(79, 79)},
         ),
-        labels={"gpu": "1", "job": "dcgm"},
+        labels={"gpu": "1"},
+        no_run=True,
+        of_host=True,
+    ),
+    AlertCase(  # as dcgm-exporter says it since 3.3: another code is another series
+        alert="AsyncRLGPUFailed",
+        bad={xid(0, "No Error"): gone(always(0)), xid(79, "GPU has fallen off the bus"): level(absent, 79)},
+        base={f"DCGM_FI_DEV_XID_ERRORS{{{GPU_1}}}": absent},
+        until=45,
+        after=0,
+        lingers=15,
+        edges=(
+            {xid(0, "No Error"): gone(always(0)), xid(13, "Graphics Engine Exception"): level(absent, 13)},
+        ),
+        labels={"gpu": "1"},
         no_run=True,
         of_host=True,
     ),

@@ -30,6 +30,8 @@ SLACK_MINUTES = 1
 
 FAILS_EVERY_MINUTES = 5
 EXPORTERS = ("a:9810", "b:9810")
+HOST_PREFIX = "DCGM_"
+"""Of what is said of hosts."""
 
 
 def needs(expression: str) -> list[str]:
@@ -181,7 +183,7 @@ class CaseScenarios:
             for name, series in values.items()
             if name.split("{")[0] in self.text or ("_reported_" in name and "_reported_" in self.text)
         }
-        hosts = {name: series for name, series in named.items() if name in OF_HOST}
+        hosts = {name: series for name, series in named.items() if name.startswith(HOST_PREFIX)}
         own = {name: series for name, series in named.items() if name in OF_EXPORTER}
         runs = {name: series for name, series in named.items() if name not in hosts and name not in own}
         mark = f"{self.case.alert}-{kind}"

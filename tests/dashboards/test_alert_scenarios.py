@@ -144,6 +144,11 @@ SILENT = {
 }
 """What the trainer says after it was killed in minute 30: nothing. The rollouters wait for it."""
 
+SAVES_SELDOM = {
+    **matching("asyncrl_run_", "asyncrl_attempt_start", "asyncrl_last_v"),
+    "asyncrl_last_checkpoint_timestamp_seconds{}": every(90),
+}
+
 STORIES = (
     Story(name="healthy"),
     Story(name="completed", run={**OF_RUN, **ends(60, "completed")}),
@@ -174,7 +179,19 @@ STORIES = (
             34: (),
             36: ("AsyncRLExporterDown run=",),
             45: ("AsyncRLExporterDown run=", "AsyncRLExporterReplicaDown run= instance=a:9810"),
+            120: ("AsyncRLExporterDown run=", "AsyncRLExporterReplicaDown run= instance=a:9810"),
         },
+    ),
+    Story(  # to another node, and the run ends soon after: what the old pod said last is not how things are
+        name="exporter-moved",
+        run=each({**OF_RUN, **ends(40, "completed")}, missing(20, 131, STALE)),
+        second=each({**OF_RUN, **ends(40, "completed")}, missing(0, 20, None)),
+    ),
+    Story(  # a checkpoint every hour and a half: how many there were, only the old pod knows
+        name="exporter-moved-later",
+        run=each(SAVES_SELDOM, missing(370, 541, STALE)),
+        second=each(SAVES_SELDOM, missing(0, 370, None)),
+        firing=dict.fromkeys((375, 400, 449, 455, 480, 516, 530, 539), ()),
     ),
     Story(name="counters-reset", run={**OF_RUN, **each(COUNTERS, begun_again_in(30))}),
     Story(
@@ -229,6 +246,12 @@ STORIES = (
             34: (),
             37: ("AsyncRLTrainerSilent role=trainer",),
             50: (
+                "AsyncRLStalledRolloutersPaused",
+                "AsyncRLTrainerSilent role=trainer",
+                "AsyncRLVersionStalled",
+            ),
+            130: (  # nobody did anything about it
+                "AsyncRLCheckpointOld",
                 "AsyncRLStalledRolloutersPaused",
                 "AsyncRLTrainerSilent role=trainer",
                 "AsyncRLVersionStalled",
@@ -305,6 +328,8 @@ def test_c64_restarts_and_a_joining_exporter_wake_nobody(complaints: str) -> Non
         "prometheus-restarted",
         "trainer-resumed",
         "exporter-joined",
+        "exporter-moved",
+        "exporter-moved-later",
         "counters-reset",
     )
     assert against(complaints, *restarts) == []
