@@ -15,7 +15,7 @@ from dashboards.queries import QUERIES
 from exporter import catalog
 from exporter.catalog import FAMILY_BY_NAME, Family
 from tests.dashboards.board_files import ALL, BOARDS, ONE, RULES, distinct, expressions, panels, selected
-from tests.dashboards.every_family import OURS, EveryFamily
+from tests.dashboards.every_family import OURS, RESUMED_AT, EveryFamily
 from tests.exporter.conftest import StartExporter
 from tests.otlp_sink import OtlpSink
 from tests.prometheus import require_binary
@@ -45,6 +45,10 @@ def page(start_module_exporter: StartExporter) -> Scrape:
         runs = EveryFamily(exporter.otlp)
         for version in range(1, VERSIONS + 1):
             runs.send(version)
+            if version == RESUMED_AT:  # what a resume cuts short is no loss
+                scrape_until(
+                    exporter.metrics, lambda seen: seen.value(catalog.LAST_INCOMPLETE.name, run=OURS)
+                )
         sealed: dict[str, str | int] = {"run": OURS, "attempt": 2, "param_version": VERSIONS}
         return scrape_until(
             exporter.metrics, lambda seen: seen.value("asyncrl_version_complete", **sealed) is not None
