@@ -27,6 +27,8 @@ from tests.dashboards.board_files import (
 )
 from tests.prometheus import require_binary
 
+OF_THE_SCRAPE: Final = ("cluster", "namespace", "job")
+"""Labels that Prometheus sets: where an exporter lives."""
 HISTOGRAM_PARTS: Final = ("_bucket", "_sum", "_count")
 OF_COUNTERS: Final = {"rate", "increase", "resets", "irate"}
 PROMETHEUS_OWN: Final = {"ALERTS", "ALERTS_FOR_STATE", "up", "scrape_duration_seconds"}
@@ -137,7 +139,7 @@ def test_every_name_is_in_the_catalogue_and_every_label_is_of_its_family() -> No
     texts = [(expression.where, expression.given(ALL)) for expression in distinct(expressions())]
     texts += [(str(rule.get("alert", rule.get("record"))), rule["expr"]) for rule in RULES]
     for where, text in texts:
-        known = set(REPLICA_LABELS) | {"job", "le"}
+        known = {*REPLICA_LABELS, *OF_THE_SCRAPE, "le"}
         for one in selected(text):
             family = family_of(one.name)
             known |= set(family.labels if family else {label for label, _, _ in one.matchers})
