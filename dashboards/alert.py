@@ -4,7 +4,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from dashboards.promql import REPLICA_LABELS, once, selector
+from dashboards.promql import REPLICA_LABELS, RUN, once, selector
 from dashboards.thresholds import limit
 from exporter import catalog
 from exporter.catalog import Family
@@ -40,17 +40,17 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 
 def running(condition: str) -> str:
     """Where the run is running: what is finished wakes nobody."""
-    return f"({condition}) and on (run) {RUNNING}"
+    return f"({condition}) and on ({RUN}) {RUNNING}"
 
 
 def settled(condition: str) -> str:
     """Where the run is running, and its attempt is no longer warming up."""
-    return f"({condition}) and on (run) {SETTLED}"
+    return f"({condition}) and on ({RUN}) {SETTLED}"
 
 
 def established(condition: str) -> str:
     """Where the run was settled already when its baseline ended: the first versions are usual for nothing."""
-    return f"{settled(condition)} and on (run) {SETTLED} offset $baseline_offset"
+    return f"{settled(condition)} and on ({RUN}) {SETTLED} offset $baseline_offset"
 
 
 def latest(selected: str) -> str:

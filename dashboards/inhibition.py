@@ -1,7 +1,7 @@
 """What keeps other alerts quiet in Alertmanager, so that one cause pages once: `inhibit_rules`.
 
-A rule holds within one run, or one job of exporters. Where a label is missing on both sides it counts as equal, so
-every alert named here has the label.
+A rule holds within one run, or one job of exporters, and within one cluster and namespace where Prometheus says
+which. Where a label is missing on both sides it counts as equal, so every alert named here has the others.
 """
 
 from typing import Final
@@ -10,6 +10,7 @@ import msgspec
 
 from dashboards.alerts import ALERTS, GROUPS
 from dashboards.errors import DashboardError
+from dashboards.promql import HOME_LABELS
 from dashboards.rules import HEAD, written
 
 
@@ -18,7 +19,7 @@ class Inhibition(msgspec.Struct, frozen=True, kw_only=True):
 
     causes: tuple[str, ...]
     consequences: tuple[str, ...]
-    equal: tuple[str, ...] = ("run",)
+    equal: tuple[str, ...] = (*HOME_LABELS, "run")
 
 
 def _names(*groups: str) -> tuple[str, ...]:
@@ -26,6 +27,8 @@ def _names(*groups: str) -> tuple[str, ...]:
 
 
 _STALLS: Final = ("AsyncRLStalledRolloutersPaused", "AsyncRLStalledTrainerStarved", "AsyncRLWeightSyncStuck")
+_SAID_BEFORE: Final = ("AsyncRLRunFailed", "AsyncRLRunVanished")
+"""True whatever the exporter takes now."""
 _SLOW: Final = ("AsyncRLRollouterBehind", "AsyncRLWeightSyncSlow", "AsyncRLCheckpointOld", *_names("waiting"))
 _COLLAPSE: Final = "AsyncRLRewardCollapsed"
 
@@ -34,17 +37,19 @@ INHIBITIONS: Final = (
     Inhibition(
         causes=("AsyncRLExporterDown",),
         consequences=("AsyncRLExporterReplicaDown", "AsyncRLScrapesFailing"),
-        equal=("job",),
+        equal=HOME_LABELS,
     ),
     Inhibition(
         causes=("AsyncRLExporterReplicaDown",),
         consequences=("AsyncRLScrapesFailing",),
-        equal=("job", "instance"),
+        equal=(*HOME_LABELS, "instance"),
     ),
     Inhibition(
         causes=("AsyncRLJournalUnavailable",),
-        consequences=_names("telemetry", "progress", "waiting"),
-        equal=("job",),
+        consequences=tuple(
+            name for name in _names("telemetry", "progress", "waiting") if name not in _SAID_BEFORE
+        ),
+        equal=HOME_LABELS,
     ),
     # A run that is dead: everything of it stands still.
     Inhibition(
@@ -81,7 +86,7 @@ INHIBITIONS: Final = (
     Inhibition(
         causes=("AsyncRLRollouterSilent",),
         consequences=("AsyncRLRollouterBehind",),
-        equal=("run", "rollouter"),
+        equal=(*HOME_LABELS, "run", "rollouter"),
     ),
     Inhibition(
         causes=("AsyncRLReportedRatioOutOfRange", "AsyncRLReportedActiveExceedsVersion"),

@@ -16,6 +16,13 @@ from exporter.catalog import PREFIX, Family
 REPLICA_LABELS: Final = ("instance", "pod", "node", "replica")
 """What tells two exporters of one run apart."""
 
+HOME_LABELS: Final = ("cluster", "namespace", "job")
+"""What tells exporters apart that know nothing of each other, such as those of two teams. Where Prometheus sets none
+of these they are all empty, and equal."""
+
+RUN: Final = ", ".join((*HOME_LABELS, "run"))
+"""What rules match on: runs of two teams may be called the same."""
+
 BOARD_LABELS: Final = ("run", "rollouter", "attempt")
 """Labels that are variables of the boards, by the same name."""
 

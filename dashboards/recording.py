@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from dashboards.alert import RUNNING, SETTLED, STARTED, latest
-from dashboards.promql import REPLICA_LABELS, increase, once, rate, selector
+from dashboards.promql import REPLICA_LABELS, RUN, increase, once, rate, selector
 from dashboards.thresholds import limit
 from exporter import catalog
 from exporter.catalog import PREFIX, Family
@@ -53,27 +53,27 @@ def _usual() -> str:
             f"/ (count without (param_version) ({times}) - 1 > 0)",
         )
     )
-    return f"{median} or on (run) min without (attempt) ({spans})"
+    return f"{median} or on ({RUN}) min without (attempt) ({spans})"
 
 
 def _limit() -> str:
     least = limit("stalled_seconds")
     scaled = f"{USUAL} * {limit('stall_factor')}"
-    later = f"(({scaled} > {least}) or ({USUAL} * 0 + {least})) and on (run) ({_LAST} > {STARTED})"
-    return f"({later}) or on (run) ({PROGRESS} * 0 + {limit('first_version_seconds')})"
+    later = f"(({scaled} > {least}) or ({USUAL} * 0 + {least})) and on ({RUN}) ({_LAST} > {STARTED})"
+    return f"({later}) or on ({RUN}) ({PROGRESS} * 0 + {limit('first_version_seconds')})"
 
 
 def _waited() -> str:
     paused = f"sum without (state) ({increase(selector(catalog.TRAINER_STATE_SECONDS, _PAUSES), '$memory')})"
-    return f"time() - {PROGRESS} - ({paused} or on (run) {PROGRESS} * 0)"
+    return f"time() - {PROGRESS} - ({paused} or on ({RUN}) {PROGRESS} * 0)"
 
 
 def _stalled() -> str:
     pausing = [
-        f"unless on (run) ({latest(selector(family, _PAUSES))} == 1)"
+        f"unless on ({RUN}) ({latest(selector(family, _PAUSES))} == 1)"
         for family in (catalog.TRAINER_STATE, catalog.ROLLOUTER_STATE)
     ]
-    return f"{WAITED} > {LIMIT} and on (run) {RUNNING} {' '.join(pausing)}"
+    return f"{WAITED} > {LIMIT} and on ({RUN}) {RUNNING} {' '.join(pausing)}"
 
 
 def _share_of_time(family: Family, states: str) -> str:
@@ -94,7 +94,7 @@ def _averaged(family: Family, *reported: Family) -> str:
         f" (avg_over_time({PREFIX}reported_{other.name.removeprefix(PREFIX)}[$smooth]))"
         for other in reported
     ]
-    return " or on (run) ".join([ours, *theirs])
+    return f" or on ({RUN}) ".join([ours, *theirs])
 
 
 RECORDINGS: Final = (
@@ -126,14 +126,14 @@ RECORDINGS: Final = (
     ),
     Recording(
         record=SETTLED,
-        expr=f"{RUNNING} and on (run) (time() - {STARTED} > {limit('warm_up_seconds')})"
-        f" unless on (run) (time() - {STARTED} < {USUAL} * {limit('stall_factor')})",
+        expr=f"{RUNNING} and on ({RUN}) (time() - {STARTED} > {limit('warm_up_seconds')})"
+        f" unless on ({RUN}) (time() - {STARTED} < {USUAL} * {limit('stall_factor')})",
         why="runs past their warm-up, of which ratios say something",
     ),
     Recording(
         record=TRAINER_WAIT,
         expr=f"{_share_of_time(catalog.TRAINER_STATE_SECONDS, _TRAINER_WAITS)}"
-        f" or on (run) {_averaged(catalog.TRAINER_WAIT, catalog.TRAINER_IDLE)}",
+        f" or on ({RUN}) {_averaged(catalog.TRAINER_WAIT, catalog.TRAINER_IDLE)}",
         why="the trainer's waiting share; of foreign trainers what they call idle",
     ),
     Recording(
@@ -144,7 +144,7 @@ RECORDINGS: Final = (
     Recording(
         record=ROLLOUTERS_IDLE,
         expr=f"{_share_of_time(catalog.ROLLOUTER_STATE_SECONDS, _ROLLOUTER_WAITS)}"
-        f" or on (run) {_averaged(catalog.ROLLOUTERS_IDLE, catalog.ROLLOUTERS_IDLE, catalog.ROLLOUTER_IDLE)}",
+        f" or on ({RUN}) {_averaged(catalog.ROLLOUTERS_IDLE, catalog.ROLLOUTERS_IDLE, catalog.ROLLOUTER_IDLE)}",
         why="the rollouters' idle share without validation; a ratio of sums",
     ),
 )

@@ -3,7 +3,7 @@
 from typing import Final
 
 from dashboards.alert import Alert, established, settled
-from dashboards.promql import once, selector
+from dashboards.promql import RUN, once, selector
 from dashboards.thresholds import limit
 from exporter import catalog
 from exporter.catalog import Family
@@ -48,7 +48,7 @@ ALERTS: Final = (
         severity="warning",
         expr=established(
             f"{_lately(_ENTROPY)} < {limit('entropy_drop_ratio')} * {_usually(_ENTROPY)}"
-            f" unless on (run) ({_lately(_REWARD)} - {_usually(_REWARD)} > {_spread(_REWARD)})"
+            f" unless on ({RUN}) ({_lately(_REWARD)} - {_usually(_REWARD)} > {_spread(_REWARD)})"
         ),
         hold="lasting",
         keep="flapping",

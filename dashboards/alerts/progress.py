@@ -3,7 +3,7 @@
 from typing import Final
 
 from dashboards.alert import STARTED, Alert, latest, running
-from dashboards.promql import once, selector
+from dashboards.promql import RUN, once, selector
 from dashboards.recording import STALLED
 from dashboards.thresholds import limit
 from exporter import catalog
@@ -25,7 +25,7 @@ def _mostly(family: Family, states: str) -> str:
 
 
 def _stalled(cause: str) -> str:
-    return f"{STALLED} and on (run) ({cause} > 0.5)"
+    return f"{STALLED} and on ({RUN}) ({cause} > 0.5)"
 
 
 def _checkpoint_old() -> str:
@@ -38,7 +38,7 @@ def _checkpoint_old() -> str:
     scaled = f"{usual} * {limit('checkpoint_factor')}"
     unknown = f"{last} * 0 + {limit('checkpoint_seconds')}"
     longest = f"({scaled} > {least} or {usual} * 0 + {least} or {unknown})"
-    since = f"({last} > {STARTED} or {STARTED} and on (run) {last})"
+    since = f"({last} > {STARTED} or {STARTED} and on ({RUN}) {last})"
     return f"time() - {since} > {longest}"
 
 
@@ -83,7 +83,7 @@ ALERTS: Final = (
         name="AsyncRLPauseTooLong",
         severity="warning",
         expr=running(
-            f"time() - {_STEP} > {limit('pause_seconds')} and on (run)"
+            f"time() - {_STEP} > {limit('pause_seconds')} and on ({RUN})"
             f" ({_mostly(catalog.TRAINER_STATE, _PAUSES)} > 0.5 or"
             f" {_mostly(catalog.ROLLOUTER_STATE, _PAUSES)} > 0.5)"
         ),
@@ -97,7 +97,7 @@ ALERTS: Final = (
         expr=running(
             f"{_PARAM_VERSION} - ignoring (rollouter) group_right () {latest(_SERVED)}"
             f" > {limit('rollouter_lag_versions')}"
-            f" unless on (run, rollouter) {once(f'changes({_SERVED}[$smooth])')} > 0"
+            f" unless on ({RUN}, rollouter) {once(f'changes({_SERVED}[$smooth])')} > 0"
         ),
         hold="lasting",
         summary="Rollouter {{ $labels.rollouter }} of run {{ $labels.run }} does not get new weights",

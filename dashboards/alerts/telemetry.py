@@ -3,7 +3,7 @@
 from typing import Final
 
 from dashboards.alert import Alert, happened, latest, least, listed, missed, running
-from dashboards.promql import increase, once, selector
+from dashboards.promql import RUN, increase, once, selector
 from dashboards.thresholds import limit
 from exporter import catalog
 
@@ -20,7 +20,7 @@ def _silent(role: str, spoke: str) -> str:
     measured at the last scrape: when the exporter is gone, nobody becomes silent for that."""
     seen = selector(catalog.SOURCE_LAST_SEEN, f'role="{role}"')
     silence = least(f"last_over_time((timestamp({seen}) - {seen})[$bridge:])")
-    labels = "run, rollouter" if role == "rollouter" else "run"
+    labels = f"{RUN}, rollouter" if role == "rollouter" else RUN
     silent = f"{silence} > {limit('heartbeat_seconds')}"
     return running(f"({silent}) and on ({labels}) last_over_time({spoke}[$day])")
 

@@ -3,12 +3,12 @@
 from typing import Final
 
 from dashboards.alert import Alert, settled
-from dashboards.promql import once, selector
+from dashboards.promql import RUN, once, selector
 from dashboards.recording import LIMIT, ROLLOUTERS_IDLE, TRAINER_PAUSE, TRAINER_WAIT, WAITED
 from dashboards.thresholds import limit
 from exporter import catalog
 
-_IDLE_FOR_NOTHING: Final = f"{ROLLOUTERS_IDLE} - ({TRAINER_PAUSE} or on (run) {ROLLOUTERS_IDLE} * 0)"
+_IDLE_FOR_NOTHING: Final = f"{ROLLOUTERS_IDLE} - ({TRAINER_PAUSE} or on ({RUN}) {ROLLOUTERS_IDLE} * 0)"
 """Not while the trainer validates or saves."""
 _UNUSED: Final = f"1 - {once(f'avg_over_time({selector(catalog.ROLLOUTERS_UTILIZATION)}[$smooth])')}"
 
@@ -16,7 +16,7 @@ _UNUSED: Final = f"1 - {once(f'avg_over_time({selector(catalog.ROLLOUTERS_UTILIZ
 def _advancing(condition: str) -> str:
     """Where versions come. Half way to a stall nobody is to be told of one side, and of the stall a little later."""
     overdue = f"max_over_time({WAITED}[$recent]) > {LIMIT} / 2"
-    return settled(f"({condition}) unless on (run) ({overdue})")
+    return settled(f"({condition}) unless on ({RUN}) ({overdue})")
 
 
 ALERTS: Final = (
@@ -45,7 +45,7 @@ ALERTS: Final = (
         severity="warning",
         expr=_advancing(
             f"{TRAINER_WAIT} > {limit('both_idle_ratio')}"
-            f" and on (run) ({ROLLOUTERS_IDLE} > {limit('both_idle_ratio')})"
+            f" and on ({RUN}) ({ROLLOUTERS_IDLE} > {limit('both_idle_ratio')})"
         ),
         hold="lasting",
         keep="flapping",
@@ -58,7 +58,7 @@ ALERTS: Final = (
         severity="info",
         expr=_advancing(
             f"({_UNUSED}) > {limit('rollouters_unused_ratio')}"
-            f" unless on (run) ({ROLLOUTERS_IDLE} > {limit('rollouters_idle_ratio')})"
+            f" unless on ({RUN}) ({ROLLOUTERS_IDLE} > {limit('rollouters_idle_ratio')})"
         ),
         hold="sustained",
         keep="flapping",

@@ -16,7 +16,7 @@ OUTLIERS: Final = 8
 
 _PUBLISHED: Final = once(shown(catalog.PARAM_VERSION))
 _SERVED: Final = once(shown(catalog.ROLLOUTER_PARAM_VERSION))
-_BEHIND: Final = f"{_PUBLISHED} - on (run) group_right () {_SERVED}"
+_BEHIND: Final = f"{_PUBLISHED} - ignoring (rollouter) group_right () {_SERVED}"
 _STATE: Final = code(catalog.ROLLOUTER_STATE, "state", catalog.ROLLOUTER_STATES)
 _DECODING: Final = once(shown(catalog.ROLLOUTER_DECODING))
 _CAPACITY: Final = once(shown(catalog.ROLLOUTER_CAPACITY))

@@ -13,7 +13,7 @@ _NO_GPU: Final = "dcgm-exporter runs where there are NVIDIA GPUs"
 _MIB: Final = 1024 * 1024
 _NS: Final = 1_000_000_000
 _SYNC_SECONDS: Final = total(rate(shown(catalog.SYNC_PHASE_SECONDS)), "run", "phase")
-_SYNCS: Final = rate(shown(metric_family("weight_sync"), suffix="_count"))
+_SYNCS: Final = total(rate(shown(metric_family("weight_sync"), suffix="_count")), "run")
 
 
 def _line(what: str, expr: str, words: str = "") -> Query:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from dashboards.alerts import ALERTS
-from tests.dashboards.alert_scenarios import EXPORTERS, RULES, scraped
+from tests.dashboards.alert_scenarios import EXPORTERS, RULES, labelled, scraped
 from tests.dashboards.healthy_run import (
     OF_EXPORTER,
     OF_HOST,
@@ -69,6 +69,10 @@ def matching(*beginnings: str) -> dict[str, Values]:
 
 def each(names: Mapping[str, Values], change: Callable[[Values], Values]) -> dict[str, Values]:
     return {name: change(values) for name, values in names.items()}
+
+
+def within(namespace: str, names: Mapping[str, Values]) -> dict[str, Values]:
+    return {labelled(name, namespace=namespace): values for name, values in names.items()}
 
 
 def missing(first: int, last: int, what: float | str | None) -> Callable[[Values], Values]:
@@ -192,6 +196,14 @@ STORIES = (
         run=each(SAVES_SELDOM, missing(370, 541, STALE)),
         second=each(SAVES_SELDOM, missing(0, 370, None)),
         firing=dict.fromkeys((375, 400, 449, 455, 480, 516, 530, 539), ()),
+    ),
+    Story(  # a release of the chart in each: the one stands still while the other validates
+        name="two-namespaces",
+        run=within("rl", {**OF_RUN, **no_versions(30, 10_000)}),
+        second=within(
+            "lab", {**OF_RUN, **no_versions(30, 65), **in_state(30, 65, "validating", "validating")}
+        ),
+        firing={29: (), 40: (), 60: ("AsyncRLVersionStalled namespace=rl",)},
     ),
     Story(name="counters-reset", run={**OF_RUN, **each(COUNTERS, begun_again_in(30))}),
     Story(
@@ -355,6 +367,10 @@ def test_validation_and_checkpoints_are_no_stall(complaints: str) -> None:
 
 def test_a_crash_is_loud(complaints: str) -> None:
     assert against(complaints, "crashed", "failed") == []
+
+
+def test_runs_of_one_name_in_two_namespaces_are_two_runs(complaints: str) -> None:
+    assert against(complaints, "two-namespaces") == []
 
 
 def test_foreign_trainers_are_watched_by_what_they_send(complaints: str) -> None:
