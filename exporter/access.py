@@ -53,7 +53,7 @@ class Access:
         try:
             await self._admit(scope["path"], headers.get("authorization", ""))
         except RequestError as error:
-            self._guard.refused[error.status] += 1
+            self._guard.refusals.add_request((scope.get("client") or ("",))[0], error)
             await _drain(receive)
             response = self._refuse(error, headers.get("content-type", ""))
             for challenge in self._challenges() if isinstance(error, Unauthenticated) else ():

@@ -325,6 +325,9 @@ WEB_CONFIG_RELOAD_FAILED: Final = _own(
 REFUSED_REQUESTS: Final = _own(
     "refused_requests_total", "counter", "Requests turned away for their credentials (401), or with too many waiting for a check (429)", "listener", "status"
 )
+HANDSHAKES_FAILED: Final = _own(
+    "handshakes_failed_total", "counter", "TLS handshakes that failed: plain HTTP, a client certificate that is missing or not ours to trust, or a client that does not trust ours", "listener"
+)
 UNATTRIBUTED_RECORDS: Final = Family(
     name=PREFIX + "exporter_unattributed_records_total", kind="counter", help="Refused records that name no run", labels=("reason",), board="exporter"
 )

@@ -28,6 +28,11 @@ class Connections:
     def __len__(self) -> int:
         return len(self._heard)
 
+    @property
+    def newest(self) -> "_Connection | None":
+        """The one that moved a byte last."""
+        return next(reversed(self._heard), None)
+
     def end_stalled(self, now: float) -> None:
         """Ends what moved no byte in either direction for STALLED_SECONDS; `now` is monotonic."""
         while self._heard and now - next(iter(self._heard.values())) > STALLED_SECONDS:
@@ -79,7 +84,7 @@ class Listener(socket.socket):
     def accept(self) -> tuple[socket.socket, Any]:
         plain, address = super().accept()
         connection = _Connection(plain.family, plain.type, plain.proto, fileno=plain.detach())
-        connection.connections = self.connections
+        connection.connections, connection.peer = self.connections, str(address[0])
         self.connections.add(connection)
         return connection, address
 
@@ -88,6 +93,8 @@ class _Connection(socket.socket):
     """Reports what the event loop does with it."""
 
     connections: Connections
+    peer: str
+    """The address of the other side, which a socket that was reset no longer tells."""
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
         self.connections.note(self)

@@ -7,13 +7,42 @@ json    {"time": "2026-11-30T14:48:26.123Z", "level": "info", "event": "sealed i
 import json
 import logging
 import sys
+import time
+from collections import Counter
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
+
+_QUIET_SECONDS: Final = 60.0
+_MOST_REMEMBERED: Final = 4096
 
 
 def say(log: logging.Logger, event: str, *, level: int = logging.INFO, **facts: object) -> None:
     """One event with its facts."""
     log.log(level, event, extra={"facts": facts})
+
+
+class SparseLog:
+    """For what may come with every record: the first is said at once, the next of its key once a minute, with how many
+    were `held_back` since the one before."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._said: dict[tuple[str, ...], float] = {}
+        """Event and key -> monotonic seconds of its last line."""
+        self._held = Counter[tuple[str, ...]]()
+
+    def say(self, event: str, *key: str, **facts: object) -> None:
+        """One warning."""
+        which, now = (event, *key), time.monotonic()
+        if now - self._said.get(which, -_QUIET_SECONDS) < _QUIET_SECONDS:
+            self._held[which] += 1
+            return
+        if len(self._said) >= _MOST_REMEMBERED:
+            self._said.clear()
+            self._held.clear()
+        self._said[which] = now
+        held = {"held_back": count} if (count := self._held.pop(which, 0)) else {}
+        say(self._log, event, level=logging.WARNING, **facts, **held)
 
 
 def configure(form: str) -> None:

@@ -3,12 +3,13 @@
 import logging
 import os
 import ssl
-from collections import Counter
 from pathlib import Path
 from typing import Final
 
 from exporter import event_log
 from exporter.errors import ConfigError
+from exporter.handshake import ServerContext
+from exporter.refusals import Refusals
 from exporter.web_config import CLIENT_AUTH_TYPES, VERSIONS, TlsConfig, WebConfig, load_web_config
 
 log = logging.getLogger(__name__)
@@ -28,17 +29,17 @@ class Guard:
         self.name = name
         self.reload_failed = False
         """Whether the files as they are now were refused; then what was read before stays in force."""
-        self.refused = Counter[int]()
-        """Requests that were turned away at the door, by HTTP status."""
+        self.refusals = Refusals(name)
+        """Who was turned away at the door."""
         self._path = path
         self._exposed = exposed
         self._stamps: Stamps = {}
         """Of the files that were read last, or could not be."""
         self.config, context = self._read()
-        self.tls: ssl.SSLContext | None = None
+        self.tls: ServerContext | None = None
         """What the listener is started with; None for plain HTTP."""
         if context is not None:
-            self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self.tls = ServerContext()
             _hand_over(self.tls, context)
 
     def reload_if_changed(self) -> None:

@@ -241,6 +241,7 @@ class Ingest:
         self._settle()
         for request, reply in zip(requests, replies, strict=True):
             request.settle(reply)
+            self._losses.say_refusal(reply)
         if self._journal_fails:
             self._journal_fails = False
             say(log, "journal writable again")

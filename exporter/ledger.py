@@ -64,20 +64,21 @@ class Ledger:
     def apply(self, batch: Batch, *, wall: float, monotonic: float) -> Reply:
         """Take one request. A record that is refused or late costs no other one."""
         self.arrivals.now = monotonic
-        complaints = [f"malformed: {reason}" for reason in batch.malformed]
+        complaints = [("", f"malformed: {reason}") for reason in batch.malformed]
         for _ in batch.malformed:
             self._refuse(None, "malformed", wall)
         for span in batch.spans:
             try:
                 self._take_span(span, wall)
             except (Rejected, Late) as complaint:
-                complaints.append(str(complaint))
+                complaints.append((span.source.run, str(complaint)))
         for point in batch.points:
             try:
                 self._take_point(point, wall)
             except Rejected as complaint:
-                complaints.append(str(complaint))
-        return Reply(rejected=len(complaints), reason=complaints[0] if complaints else "")
+                complaints.append((point.source.run, str(complaint)))
+        run, reason = complaints[0] if complaints else ("", "")
+        return Reply(rejected=len(complaints), reason=reason, run=run)
 
     def seal(self, seal: Seal, *, monotonic: float) -> None:
         """Carry out a decision of `sealing.next_seal`."""

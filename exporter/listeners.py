@@ -5,8 +5,11 @@ import json
 import os
 import resource
 import socket
+import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -17,6 +20,7 @@ from exporter.config import ExporterConfig, split_address
 from exporter.connections import BACKLOG, Listener
 from exporter.errors import ConfigError
 from exporter.guard import Guard
+from exporter.refusals import Refusals
 from exporter.self_metrics import metric
 
 _OTHER_FILES: Final = 128
@@ -39,6 +43,8 @@ class Entrance:
             listener = Listener.bind_to(*split_address(name, address), most=config.max_connections)
         except OSError as error:
             raise _cannot_listen(name, address, error) from error
+        if guard.tls is not None:
+            guard.tls.on_failure = partial(_turn_away, listener, guard.refusals)
         return cls(socket=listener, guard=guard)
 
     @property
@@ -104,10 +110,13 @@ class Listeners:
         yield metric(
             catalog.REFUSED_REQUESTS,
             {
-                (name, str(status)): guard.refused[status]
+                (name, str(status)): guard.refusals.requests[status]
                 for name, guard, _ in entrances
                 for status in (401, 429)
             },
+        )
+        yield metric(
+            catalog.HANDSHAKES_FAILED, {(name,): guard.refusals.handshakes for name, guard, _ in entrances}
         )
         yield metric(
             catalog.WEB_CONFIG_RELOAD_FAILED, {(name,): guard.reload_failed for name, guard, _ in entrances}
@@ -125,6 +134,15 @@ def open_guard(name: str, config: ExporterConfig) -> Guard:
     loopback = ipaddress.ip_address(str(where[0]).partition("%")[0]).is_loopback
     path = config.web_config if name == "listen" else config.otlp_web_config
     return Guard(name, path, exposed=not loopback and not config.insecure)
+
+
+def _turn_away(listener: Listener, refusals: Refusals, error: ssl.SSLError, answer: bytes) -> None:
+    connection = listener.connections.newest  # it has moved the bytes that failed just now
+    if connection is None:
+        return
+    refusals.add_handshake(connection.peer, error)
+    with suppress(OSError):  # the client was faster
+        connection.send(answer)
 
 
 def _cannot_listen(name: str, address: str, error: OSError) -> ConfigError:

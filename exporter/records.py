@@ -61,3 +61,5 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
     rejected: int = 0
     reason: str = ""
+    run: str = ""
+    """The run of the first one, as its sender names it."""

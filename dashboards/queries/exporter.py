@@ -112,6 +112,7 @@ QUERIES: Final = (
     _own_gauge("connections", catalog.CONNECTIONS, "listener"),
     _own_rate("connections_ended", catalog.CONNECTIONS_ENDED, "listener", "reason"),
     _own_rate("refused", catalog.REFUSED_REQUESTS, "listener", "status"),
+    _own_rate("handshakes_failed", catalog.HANDSHAKES_FAILED, "listener", words="handshake"),
     _own_gauge("reload_failed", catalog.WEB_CONFIG_RELOAD_FAILED, "listener"),
     _own_gauge("push_queue", catalog.PUSH_QUEUE, optional=_NO_PUSH),
     _own_gauge("push_age", catalog.PUSH_OLDEST_AGE, optional=_NO_PUSH),

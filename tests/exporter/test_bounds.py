@@ -77,6 +77,10 @@ def test_a_run_that_no_url_can_name_is_refused_with_the_reason(exporter: Started
     assert trainer.post_metrics(trainer.gauge("asyncrl.queue.capacity", 1, {"rl.run.id": run})).rejected == 1
     known = requests.get(f"{exporter.metrics}/api/v1/runs", timeout=WATCHDOG_SECONDS).json()["runs"]
     assert known == []
+    _, said = exporter.stop()
+    assert said.count("records refused") == 2, "once a minute, run and reason"
+    assert f'event="records refused" run={run} reason=bad_value example="bad_value: rl.run.id is' in said
+    assert 'event="records refused" run=r reason=bad_value' in said
 
 
 def test_sums_beyond_measure_leave_a_counter_finite(exporter: StartedExporter) -> None:

@@ -315,8 +315,8 @@ def test_a_listener_with_tls_and_credentials_is_asked_with_them(
     assert "certificate verify failed" in untrusted.stderr
     assert untrusted.stderr.endswith("; give the certificate of its authority with --ca-file\n")
     plain, secret = exporter.metrics.replace("https", "http"), exporter.otlp.replace("http", "https")
-    ca = ["--ca-file", authority.ca_file]
-    for arguments, hint in (
+    ca: list[str | Path] = ["--ca-file", authority.ca_file]
+    cases: tuple[tuple[list[str | Path], str], ...] = (
         (["doctor", "--url", plain, "--otlp-url", exporter.otlp, *known], "is this https://?"),
         (["doctor", "--url", exporter.metrics, "--otlp-url", secret, *known], "is this http://?"),
         (
@@ -325,7 +325,8 @@ def test_a_listener_with_tls_and_credentials_is_asked_with_them(
         ),
         (["history", "--url", exporter.metrics, *ca], "give --user and --password-file, or --token-file"),
         (["doctor", *addresses, *known], "give --otlp-token-file, or --user and --password-file"),
-    ):
+    )
+    for arguments, hint in cases:
         done = asyncrl(*arguments)
         assert f"; {hint}\n" in done.stdout + done.stderr
 
@@ -340,8 +341,8 @@ def test_a_listener_that_wants_a_client_certificate_is_named(
         tmp_path / "web.yml", tls_server_config={**tls, "client_auth_type": "RequireAndVerifyClientCert"}
     )
     exporter = start_exporter("--otlp-web-config", str(web))
-    addresses = ["--url", exporter.metrics, "--otlp-url", exporter.otlp, "--ca-file", authority.ca_file]
-    done = asyncrl("doctor", *addresses)
+    addresses = ("--url", exporter.metrics, "--otlp-url", exporter.otlp)
+    done = asyncrl("doctor", *addresses, "--ca-file", authority.ca_file)
     assert "want a client certificate" in done.stdout, done.stdout
 
 
