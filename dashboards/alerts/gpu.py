@@ -32,7 +32,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLGPUMissing",
         severity="critical",
-        expr=f"group by ({_PLACE}) (last_over_time({_THERE}[$memory])) unless on ({_PLACE}) {latest(_THERE)}"
+        expr=f"group by ({_PLACE}) (last_over_time({_THERE}[$day])) unless on ({_PLACE}) {latest(_THERE)}"
         f" and on ({dcgm.HOST_LABEL}) {latest(_THERE)}",
         hold="lasting",
         summary=f"{_GPU} is gone",

@@ -812,6 +812,7 @@ CASES = (
         bad={f"DCGM_FI_DEV_GPU_TEMP{{{GPU_1}}}": gone(always(60))},
         after=10,
         lingers=0,
+        until=130,  # longer than an hour: nobody mended it
         edges=({name: gone(OF_HOST[name]) for name in OF_HOST if name.startswith("DCGM_FI_DEV_GPU_TEMP")},),
         labels={"gpu": "1"},
         no_run=True,
