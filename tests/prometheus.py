@@ -59,9 +59,9 @@ class Prometheus:
         result: list[dict[str, Any]] = answer["data"]["result"]
         return result
 
-    def wait_for(self, promql: str) -> list[dict[str, Any]]:
+    def wait_for(self, promql: str, seconds: float = WATCHDOG_SECONDS) -> list[dict[str, Any]]:
         """The first result of the query that has a series in it."""
-        deadline = time.monotonic() + WATCHDOG_SECONDS
+        deadline = time.monotonic() + seconds
         while not (result := self.query(promql)):
             assert time.monotonic() < deadline, f"no series for {promql}; targets: {self.targets()}"
             time.sleep(0.1)

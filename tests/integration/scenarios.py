@@ -104,6 +104,7 @@ SCENARIOS = {
     ),
     "nan": Scenario(
         fault=Second(values={"clip_ratio": 1.5, "policy_loss": float("nan")}),
+        begins=LEARNED + 2,  # one of two exporters is down
         seconds=2,
         alerts=alerts("NonFinite", "ValuesOutOfRange"),
     ),
