@@ -1,16 +1,21 @@
 {{/* Names, labels, selectors and addresses: what more than one file has to agree on. */}}
 
-{{/* At most 52 characters: a StatefulSet's hash has to fit behind it into a label of its pods. */}}
+{{/* At most 52 characters: a StatefulSet's hash has to fit behind it into a label of its pods. A release may have dots in
+     its name or begin with a digit, a Service may not. */}}
 {{- define "asyncrl.fullname" -}}
 {{- $release := contains .Chart.Name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) -}}
-{{- .Values.fullnameOverride | default $release | trunc 52 | trimSuffix "-" -}}
+{{- $name := .Values.fullnameOverride | default (replace "." "-" $release) | trunc 52 | trimAll "-" -}}
+{{- if not (regexMatch "^[a-z][a-z0-9-]*$" $name) -}}
+{{- fail (printf "a Service cannot be named %q: set fullnameOverride to small letters, digits and dashes, a letter first" $name) -}}
+{{- end -}}
+{{ $name }}
 {{- end }}
 
 {{/* What never changes between versions of the chart: a StatefulSet's selector cannot. Takes (root, component). */}}
 {{- define "asyncrl.selector" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: {{ $root.Chart.Name }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
@@ -23,13 +28,15 @@ app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{/* Name, namespace and labels of an object. Takes (root, component, name, optional namespace). */}}
+{{/* Name, namespace and labels of an object. Takes (root, component, name, and optionally a namespace and labels of the
+     user, which win). */}}
 {{- define "asyncrl.metadata" -}}
 {{- $root := index . 0 -}}
-name: {{ index . 2 }}
-namespace: {{ (gt (len .) 3 | ternary (last .) "") | default $root.Release.Namespace }}
+{{- $given := concat . (list nil nil) -}}
+name: {{ index . 2 | quote }}
+namespace: {{ index $given 3 | default $root.Release.Namespace | quote }}
 labels:
-  {{- include "asyncrl.labels" (list $root (index . 1)) | nindent 2 }}
+  {{- merge (deepCopy (index $given 4 | default dict)) (include "asyncrl.labels" (list $root (index . 1)) | fromYaml) | toYaml | nindent 2 }}
 {{- end }}
 
 {{- define "asyncrl.image" -}}

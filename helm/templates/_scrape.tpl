@@ -24,7 +24,7 @@ tlsConfig:
   serverName: {{ include "asyncrl.fullname" $root }}.{{ $root.Release.Namespace }}.svc
   ca:
     secret:
-      name: {{ include "asyncrl.tlsSecret" $root }}
+      name: {{ include "asyncrl.tlsSecret" $root | quote }}
       key: ca.crt
 {{- end }}
 {{- end }}
@@ -35,7 +35,7 @@ tlsConfig:
 {{- $monitor := index . 1 -}}
 jobLabel: app.kubernetes.io/name
 namespaceSelector:
-  matchNames: [{{ $root.Release.Namespace }}]
+  matchNames: [{{ $root.Release.Namespace | quote }}]
 selector:
   matchLabels:
     {{- include "asyncrl.selector" (list $root "exporter") | nindent 4 }}

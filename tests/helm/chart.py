@@ -142,8 +142,15 @@ def _template(
 
 
 def objects_in(text: str) -> list[Object]:
-    """The objects of a rendered text."""
-    return [each for each in yaml.load_all(text, Loader=yaml.CSafeLoader) if each is not None]
+    """The objects of a rendered text. A key that stands twice in a map is a mistake, which PyYAML would hide."""
+    return [each for each in yaml.load_all(text, Loader=_OnceLoader) if each is not None]
+
+
+class _OnceLoader(yaml.CSafeLoader):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        assert len(set(keys)) == len(keys), (sorted(keys), node.start_mark)
+        return super().construct_mapping(node, deep)
 
 
 def copy_chart(directory: Path) -> Path:

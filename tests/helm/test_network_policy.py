@@ -55,7 +55,7 @@ def test_out_of_the_pods_go_names_pushes_and_what_is_added() -> None:
     config = {"push": "http://prometheus.m.svc:9090/api/v1/otlp", "forward_spans": "https://tempo.example"}
     extra = [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]
     policy = render({"config": config, "networkPolicy": ON | {"extraEgress": extra}}).one("NetworkPolicy")
-    dns = {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}
+    dns = {"ports": [{"port": port, "protocol": name} for port in (53, 5353) for name in ("UDP", "TCP")]}
     assert policy["spec"]["egress"] == [
         dns,
         {"ports": [{"port": 9090}]},

@@ -50,6 +50,9 @@ def test_a_threshold_may_be_any_number() -> None:
     assert said == list(values.values())
     by_flag = render({"prometheusRule": ON}, "--set", f"prometheusRule.thresholds.{names[0]}=0.75")
     assert by_flag.one("PrometheusRule")["spec"]["groups"][0]["rules"][0]["expr"] == "vector(0.75)"
+    by_flag = render({"prometheusRule": ON}, "--set", f"prometheusRule.thresholds.{names[0]}=1e-6")
+    assert by_flag.one("PrometheusRule")["spec"]["groups"][0]["rules"][0]["expr"] == "vector(1e-6)"
+    assert groups(thresholds={names[0]: None}) == generated_groups()
 
 
 def test_a_threshold_that_no_rule_uses_is_refused_with_those_that_are() -> None:

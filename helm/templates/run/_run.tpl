@@ -70,10 +70,7 @@ resources: {{ printf "\"{\\\"%s\\\": %d}\"" (index . 0) (int (index . 1)) | squo
 {{- $run := .root.Values.run -}}
 metadata:
   annotations:
-    checksum/config: {{ include "asyncrl.runSettings" $root | sha256sum }}
-    {{- with $run.podAnnotations }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- merge (dict "checksum/config" (include "asyncrl.runSettings" $root | sha256sum)) ($run.podAnnotations | default dict) | toYaml | nindent 4 }}
   labels:
     {{- include "asyncrl.selector" (list $root "run") | nindent 4 }}
 spec:
@@ -83,7 +80,7 @@ spec:
   enableServiceLinks: false
   terminationGracePeriodSeconds: 60  # a run that is told to stop is over within 30 s
   {{- with $run.priorityClassName }}
-  priorityClassName: {{ . }}
+  priorityClassName: {{ . | quote }}
   {{- end }}
   {{- with include "asyncrl.runSecurity" $root | trim }}
   {{- . | nindent 2 }}
@@ -141,14 +138,14 @@ spec:
         sources:
           {{- if include "asyncrl.runToken" $root }}
           - secret:
-              name: {{ include "asyncrl.webConfigSecret" $root }}
+              name: {{ include "asyncrl.webConfigSecret" $root | quote }}
               items:
                 - key: token
                   path: token
           {{- end }}
           {{- with include "asyncrl.tlsSecret" $root }}
           - secret:
-              name: {{ . }}
+              name: {{ . | quote }}
               items:
                 - key: ca.crt
                   path: ca.crt
@@ -158,7 +155,7 @@ spec:
     {{- if eq (.worker | default "") "trainer" }}
     - name: runs
       persistentVolumeClaim:
-        claimName: {{ include "asyncrl.runsClaim" $root }}
+        claimName: {{ include "asyncrl.runsClaim" $root | quote }}
     {{- end }}
     {{- with $run.extraVolumes }}
     {{- toYaml . | nindent 4 }}

@@ -1,0 +1,111 @@
+"""Names, labels and texts: what a cluster admits, however a release, a namespace or a Secret is called."""
+
+from typing import Any
+
+import pytest
+from kubernetes_validate import validate
+
+from tests.helm.chart import NEWEST_KUBERNETES, Rendered, refusal, render
+from tests.helm.test_cases import CRD_GROUPS
+
+ON = {"enabled": True}
+EVERYTHING: dict[str, Any] = {
+    "replicas": 2,
+    "networkPolicy": ON,
+    "serviceMonitor": ON,
+    "prometheusRule": ON,
+    "dashboards": ON,
+    "run": ON,
+}
+
+
+def assert_admitted(rendered: Rendered) -> None:
+    """By the schemas of Kubernetes; of custom resources, what they have in common with the rest."""
+    for each in rendered.objects:
+        metadata = each["metadata"]
+        texts = [metadata["name"], metadata["namespace"]]
+        texts += [*metadata["labels"].values(), *metadata.get("annotations", {}).values()]
+        assert all(isinstance(text, str) for text in texts), texts
+        if not each["apiVersion"].startswith(CRD_GROUPS):
+            validate(each, NEWEST_KUBERNETES, strict=True)
+
+
+def test_a_name_that_yaml_reads_as_something_else_stays_a_name() -> None:
+    values: dict[str, Any] = {
+        "auth": {"existingSecret": "123"},
+        "tls": {"existingSecret": "0777"},
+        "persistence": {"storageClass": "null"},
+        "serviceAccount": {"create": False, "name": "456"},
+        "priorityClassName": "789",
+        "networkPolicy": ON | {"ingestNamespaces": ["1", "null"], "scrapeNamespaces": ["2"]},
+    }
+    run: dict[str, Any] = {"priorityClassName": "1", "storage": {"existingClaim": "2"}}
+    assert_admitted(render(EVERYTHING | values | {"run": ON | run}, release="true", namespace="123"))
+
+
+@pytest.mark.parametrize("release", ["my.release.v1", "a" * 51 + ".b", "a" * 50 + "--b"])
+def test_a_service_has_a_name_that_a_service_may_have_whatever_the_release_has(release: str) -> None:
+    rendered = render(EVERYTHING, release=release)
+    assert_admitted(rendered)
+    for service in rendered.all("Service"):
+        name = service["metadata"]["name"]
+        assert "." not in name
+        assert not name.removesuffix("-pods").endswith("-")
+    labels = rendered.pod()["metadata"]["labels"]
+    assert labels["app.kubernetes.io/instance"] == release
+
+
+def test_a_name_that_no_service_may_have_is_refused_with_what_to_do() -> None:
+    for name in ("My_name", "2024-telemetry", "a.b"):
+        assert f'cannot be named "{name}": set fullnameOverride' in refusal({"fullnameOverride": name})
+
+
+def test_labels_of_yours_win_on_objects_and_never_over_a_selector() -> None:
+    """And stand there once: `kustomize` and Argo CD take no key twice."""
+    mine = {"app.kubernetes.io/name": "mine", "app.kubernetes.io/instance": "kps", "team": "a"}
+    values: dict[str, Any] = {
+        "podLabels": mine,
+        "podAnnotations": {"checksum/config": "mine"},
+        "serviceMonitor": ON | {"labels": mine},
+        "prometheusRule": ON | {"labels": mine},
+        "run": ON | {"labels": mine, "podAnnotations": {"checksum/config": "mine"}},
+    }
+    rendered, bare = render(values), render({"run": ON})
+    for kind in ("ServiceMonitor", "PrometheusRule", "RayJob"):
+        assert mine.items() <= rendered.one(kind)["metadata"]["labels"].items()
+    assert rendered.pod()["metadata"]["labels"] == {"team": "a"} | bare.pod()["metadata"]["labels"]
+    assert rendered.pod()["metadata"]["annotations"] == bare.pod()["metadata"]["annotations"]
+    cluster = rendered.one("RayJob")["spec"]["rayClusterSpec"]
+    assert cluster == bare.one("RayJob")["spec"]["rayClusterSpec"]
+    (board, *_) = render({"dashboards": ON | {"label": "app.kubernetes.io/name"}}).all("ConfigMap")[1:]
+    assert board["metadata"]["labels"]["app.kubernetes.io/name"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("values", "where"),
+    [
+        ({"podLabels": {"run": 20260101}}, "podLabels/run"),
+        ({"podAnnotations": {"flag": True}}, "podAnnotations/flag"),
+        ({"nodeSelector": {"gpu": True}}, "nodeSelector/gpu"),
+        ({"serviceMonitor": {"labels": {"release": 1}}}, "serviceMonitor/labels/release"),
+        ({"run": {"podAnnotations": {"a": 1}}}, "run/podAnnotations/a"),
+        ({"extraEnv": [{"name": "A", "value": 5}]}, "extraEnv/0/value"),
+        ({"run": {"extraEnv": [{"value": "5"}]}}, "run/extraEnv/0"),
+    ],
+)
+def test_a_number_where_the_cluster_wants_a_text_is_refused_by_helm(
+    values: dict[str, Any], where: str
+) -> None:
+    assert where in refusal(values)
+
+
+def test_a_duration_is_one_that_its_operator_reads() -> None:
+    def certificate(**durations: str) -> dict[str, Any]:
+        return {"tls": {"certManager": ON | {"issuerRef": {"name": "ca"}} | durations}}
+
+    assert render(certificate(duration="2160h0m0s")).one("Certificate")["spec"]["duration"] == "2160h0m0s"
+    assert "duration" in refusal(certificate(duration="90d"))  # Go knows no days
+    for interval in ("30s", "1m30s", "1d"):
+        endpoints = render({"serviceMonitor": ON | {"interval": interval}}).one("ServiceMonitor")["spec"]
+        assert endpoints["endpoints"][0]["interval"] == interval
+    assert "interval" in refusal({"serviceMonitor": ON | {"interval": "30s1m"}})
