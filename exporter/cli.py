@@ -11,6 +11,7 @@ from typing import Final
 
 from exporter import event_log
 from exporter.config import CHOICES, ExporterConfig
+from exporter.doubts import find_doubts
 from exporter.errors import ExporterError
 from exporter.ingest import Ingest
 from exporter.listeners import Listeners, open_guard
@@ -28,8 +29,9 @@ def main(argv: Sequence[str]) -> int:
         settings = load_settings(flags.pop("config"), os.environ, flags)
         upstreams = Upstreams.find(settings.config)
         if check_only:
-            for listener in ("listen", "otlp"):
-                open_guard(listener, settings.config)
+            guards = {listener: open_guard(listener, settings.config) for listener in ("listen", "otlp")}
+            for doubt in find_doubts(settings.config, os.environ, guards):
+                print(f"asyncrl exporter: warning: {doubt}", file=sys.stderr)
             print(settings.describe(), end="")
             return 0
         return _run(settings.config, upstreams)
@@ -46,6 +48,9 @@ def _run(config: ExporterConfig, upstreams: Upstreams) -> int:
     except ExporterError:
         listeners.close()
         raise
+    guards = {each.guard.name: each.guard for each in (listeners.scrape, listeners.otlp)}
+    for doubt in find_doubts(config, os.environ, guards):
+        event_log.say(log, "doubtful setting", level=logging.WARNING, reason=doubt)
     urls = listeners.urls
     event_log.say(
         log,

@@ -97,6 +97,8 @@ def split_address(name: str, address: object) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]")
     if not host or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
         raise ConfigError(f"{name} must be HOST:PORT with a port in 0..65535, got {address!r}")
+    if host == "*":  # which the resolver takes for loopback
+        raise ConfigError(f"{name} must name a host, got {address!r}; all addresses are 0.0.0.0 or [::]")
     return host, int(port)
 
 

@@ -101,6 +101,11 @@ def _context(config: TlsConfig) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = VERSIONS[config.min_version]
     context.verify_mode = CLIENT_AUTH_TYPES[config.client_auth_type]
+    for file in config.files:
+        try:
+            file.open("rb").close()
+        except OSError as error:
+            raise ConfigError(f"cannot use the certificates in {file}: {error.strerror}") from error
     try:
         # With a password given, even an empty one, OpenSSL does not ask for one on the terminal.
         context.load_cert_chain(config.cert_file, config.key_file, password="")

@@ -70,7 +70,8 @@ class Journal:
             directory.mkdir(parents=True, exist_ok=True)
             lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise DataDirectoryError(f"cannot use {directory} as data directory: {error.strerror}") from error
+            reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror
+            raise DataDirectoryError(f"cannot use {directory} as data directory: {reason}") from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

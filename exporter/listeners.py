@@ -1,5 +1,6 @@
 """The two listeners: their sockets, and what they ask of who connects."""
 
+import errno
 import ipaddress
 import json
 import os
@@ -126,14 +127,18 @@ class Listeners:
 def open_guard(name: str, config: ExporterConfig) -> Guard:
     """The guard of the listener `listen` or `otlp`. Raises ConfigError: a web config that cannot be, or an
     address that is open to other machines with nobody asked who they are."""
+    path = config.web_config if name == "listen" else config.otlp_web_config
+    return Guard(name, path, exposed=not config.insecure and not is_loopback(name, config))
+
+
+def is_loopback(name: str, config: ExporterConfig) -> bool:
+    """Whether only this machine reaches the listener. Raises ConfigError for a name that nobody knows."""
     address = getattr(config, name)
     try:
         where = socket.getaddrinfo(*split_address(name, address), type=socket.SOCK_STREAM)[0][4]
     except OSError as error:
         raise _cannot_listen(name, address, error) from error
-    loopback = ipaddress.ip_address(str(where[0]).partition("%")[0]).is_loopback
-    path = config.web_config if name == "listen" else config.otlp_web_config
-    return Guard(name, path, exposed=not loopback and not config.insecure)
+    return ipaddress.ip_address(str(where[0]).partition("%")[0]).is_loopback
 
 
 def _turn_away(listener: Listener, refusals: Refusals, error: ssl.SSLError, answer: bytes) -> None:
@@ -146,9 +151,8 @@ def _turn_away(listener: Listener, refusals: Refusals, error: ssl.SSLError, answ
 
 
 def _cannot_listen(name: str, address: str, error: OSError) -> ConfigError:
-    return ConfigError(
-        f"cannot listen on {address} (--{name}): {error.strerror}; free the port or choose another"
-    )
+    advice = "; free the port or choose another" if error.errno == errno.EADDRINUSE else ""
+    return ConfigError(f"cannot listen on {address} (--{name}): {error.strerror}{advice}")
 
 
 def _allow_files(count: int) -> None:

@@ -6,13 +6,13 @@ grace_seconds: 15   <   grace_seconds: 20 in --config FILE   <   ASYNCRL_GRACE_S
 import dataclasses
 import json
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from exporter.config import ExporterConfig
 from exporter.errors import ConfigError
+from exporter.yaml_file import read_yaml
 
 ENVIRONMENT_PREFIX: Final = "ASYNCRL_"
 CONFIG_VARIABLE: Final = ENVIRONMENT_PREFIX + "CONFIG"
@@ -47,21 +47,25 @@ def load_settings(path: Path | None, environment: Mapping[str, str], flags: Mapp
     for origin, layer in ((f"{path}", _read_file(path) if path else {}), ("", said), ("flag", flags)):
         values |= layer
         origins |= {name: origin or ENVIRONMENT_PREFIX + name.upper() for name in layer}
-    return Settings(config=ExporterConfig(**values), origins=origins)
+    try:
+        config = ExporterConfig(**values)
+    except ConfigError as error:
+        wrong = str(error).partition(" ")[0]
+        raise ConfigError(f"{error} (from {origins[wrong]})" if wrong in origins else str(error)) from error
+    return Settings(config=config, origins=origins)
 
 
 def _read_file(path: Path) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot read the configuration file {path}: {_one_line(error)}") from error
+    content = read_yaml(path, "configuration file")
     if content is None:
         return {}
     if not isinstance(content, dict):
         raise ConfigError(f"{path} must be a mapping of setting to value, got {type(content).__name__}")
     for key in content:
         if key not in SETTINGS:
-            raise ConfigError(f"{path}: unknown setting {key!r}; known are {', '.join(SETTINGS)}")
+            meant = get_close_matches(str(key), SETTINGS, n=1)
+            hint = f"is {meant[0]} meant? " if meant else ""
+            raise ConfigError(f"{path}: unknown setting {key!r}; {hint}known are {', '.join(SETTINGS)}")
     return {key: _as_path(key, value) if _is_path(key) else value for key, value in content.items()}
 
 
@@ -101,7 +105,3 @@ def _as_path(name: str, value: Any) -> Path | None:
 
 def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

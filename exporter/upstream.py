@@ -10,6 +10,7 @@ import math
 import os
 import random
 import socket
+import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -63,12 +64,14 @@ class UpstreamConfig:
         timeout = said("TIMEOUT", _USUAL_TIMEOUT_MILLISECONDS)
         if not (timeout.isascii() and timeout.isdigit() and 0 < int(timeout) <= 3_600_000):
             raise ConfigError(f"{_PREFIX}TIMEOUT must be milliseconds in 1..3600000, got {timeout!r}")
+        if bool(said("CLIENT_CERTIFICATE")) != bool(said("CLIENT_KEY")):
+            raise ConfigError(f"{_PREFIX}CLIENT_CERTIFICATE and {_PREFIX}CLIENT_KEY belong together, got one")
         return cls(
             url=f"{base_url.rstrip('/')}/v1/{signal}",
             headers=dict(_header(pair) for pair in said("HEADERS").split(",") if pair.strip()),
             timeout_seconds=int(timeout) / 1000,
             compressed=compression == "gzip",
-            certificate=_file("CERTIFICATE", said("CERTIFICATE")),
+            certificate=_authorities(said("CERTIFICATE")),
             client_certificate=_file("CLIENT_CERTIFICATE", said("CLIENT_CERTIFICATE")),
             client_key=_file("CLIENT_KEY", said("CLIENT_KEY")),
         )
@@ -127,6 +130,17 @@ def _file(name: str, path: str) -> str:
     return path
 
 
+def _authorities(path: str) -> str:
+    try:
+        if _file("CERTIFICATE", path):
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except OSError as error:
+        raise ConfigError(
+            f"{_PREFIX}CERTIFICATE must hold certificates, there are none in {path!r}"
+        ) from error
+    return path
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
     """What came of one post. Status 0: no answer at all."""
@@ -157,7 +171,7 @@ class Upstream:
         self._session.trust_env = False
         self._session.verify = config.certificate or True
         if config.client_certificate:
-            self._session.cert = (config.client_certificate, config.client_key or config.client_certificate)
+            self._session.cert = (config.client_certificate, config.client_key)
         self._session.headers["Content-Type"] = "application/x-protobuf"
         self._session.headers.update(config.headers)
         parts = urlsplit(config.url)

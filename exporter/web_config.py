@@ -25,9 +25,8 @@ from pathlib import Path
 from ssl import TLSVersion, VerifyMode
 from typing import Any, Final
 
-import yaml
-
 from exporter.errors import ConfigError
+from exporter.yaml_file import read_yaml
 
 VERSIONS: Final = {"TLS12": TLSVersion.TLSv1_2, "TLS13": TLSVersion.TLSv1_3}
 CLIENT_AUTH_TYPES: Final = {
@@ -111,7 +110,7 @@ class WebConfig:
         for name, digest in self.bearer_tokens.items():
             if not _SHA256.fullmatch(digest):
                 raise ConfigError(
-                    f"bearer_tokens must map a name to the SHA-256 of its token in hex, see {name!r}"
+                    f"bearer_tokens must map a name to the SHA-256 of its token, 64 digits of 0-9 and a-f, see {name!r}"
                 )
         for path in self.open_paths:
             if path not in OPENABLE_PATHS:
@@ -136,12 +135,7 @@ class WebConfig:
 
 def load_web_config(path: Path) -> WebConfig:
     """Raises ConfigError, which names the file."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(
-            f"cannot read the web config file {path}: {' '.join(str(error).split())}"
-        ) from error
+    content = read_yaml(path, "web config file")
     try:
         sections = _mapping("the file", content, _SECTIONS)
         server = _mapping("http_server_config", sections.get("http_server_config"), ("http2", "headers"))

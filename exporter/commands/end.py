@@ -29,7 +29,7 @@ def main(argv: Sequence[str]) -> int:
     except ExporterError as error:
         print(f"asyncrl end: {error}", file=sys.stderr)
         return 2
-    print(f"run {flags.run} is stopped; its newest version is {version}")
+    print(f"run {flags.run!r} is stopped; its newest version is {version}")
     return 0
 
 

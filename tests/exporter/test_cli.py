@@ -40,7 +40,8 @@ def test_check_config_says_what_is_wrong_in_one_line() -> None:
     done = run_exporter("--check-config", variables={"ASYNCRL_GRACE_SECONDS": "soon"})
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "asyncrl exporter: grace_seconds must be a finite number of 0 or more, got 'soon'\n"
+        "asyncrl exporter: grace_seconds must be a finite number of 0 or more, got 'soon' "
+        "(from ASYNCRL_GRACE_SECONDS)\n"
     )
 
 

@@ -63,8 +63,21 @@ def test_variables_of_other_names_are_left_alone() -> None:
     ],
 )
 def test_a_variable_that_cannot_be_is_refused_by_name(name: str, text: str, complaint: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{complaint}$"):
+    with pytest.raises(ConfigError, match=f"^{complaint}( .from ASYNCRL_{name}.)?$"):
         load_settings(None, {f"ASYNCRL_{name}": text}, {})
+
+
+def test_a_value_that_cannot_be_is_refused_with_where_it_was_said(tmp_path: Path) -> None:
+    file = tmp_path / "exporter.yaml"
+    file.write_text("grace_seconds: -1", encoding="utf-8")
+    for environment, flags, origin in (
+        ({}, {}, str(file)),
+        ({"ASYNCRL_GRACE_SECONDS": "-2"}, {}, "ASYNCRL_GRACE_SECONDS"),
+        ({"ASYNCRL_GRACE_SECONDS": "-2"}, {"grace_seconds": -3.0}, "flag"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            load_settings(file, environment, flags)
+        assert str(caught.value).endswith(f" (from {origin})")
 
 
 def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
@@ -79,6 +92,7 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
         ({"listen": "9810"}, "listen must be HOST:PORT with a port in 0..65535, got '9810'"),
         ({"otlp": "localhost:70000"}, "otlp must be HOST:PORT"),
         ({"otlp": ":4318"}, "otlp must be HOST:PORT"),
+        ({"listen": "*:9810"}, "listen must name a host, got '.:9810'; all addresses are 0.0.0.0 or "),
         ({"listen": "[::1]:9810", "otlp": "::1:9810"}, "listen and otlp must differ"),
         ({"grace_seconds": -1.0}, "grace_seconds must be a finite number of 0 or more, got -1.0"),
         ({"grace_seconds": float("nan")}, "grace_seconds must be a finite number"),
@@ -109,6 +123,8 @@ def test_an_address_may_be_ipv6() -> None:
     ("content", "complaint"),
     [
         ("grace: 3", "unknown setting 'grace'; known are listen, otlp, data_dir"),
+        ("grace_second: 3", "unknown setting 'grace_second'; is grace_seconds meant. known are listen"),
+        ("push: a\npush: b", "'push' stands there twice"),
         ("- 1", "must be a mapping of setting to value, got list"),
         ("a: [", "cannot read the configuration file"),
         ("data_dir: 7", "data_dir must be a path, got 7"),

@@ -19,7 +19,7 @@ def test_a_run_ended_by_hand_is_stopped_and_what_is_open_of_it_is_sealed(exporte
     trainer.post(*trainer.window(1, [{"policy_loss": 1.0}]), trainer.train_step(2, 2))
     done = asyncrl("end", "r", *addresses(exporter))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "run r is stopped; its newest version is 1\n"
+    assert done.stdout == "run 'r' is stopped; its newest version is 1\n"
     page = scrape_until(
         exporter.metrics,
         lambda page: page.value("asyncrl_version_complete", run="r", attempt=1, param_version=2) == 0.0,

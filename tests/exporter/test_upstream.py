@@ -153,6 +153,9 @@ def test_the_environment_adds_what_no_flag_says() -> None:
         ("TIMEOUT", "0"),
         ("TIMEOUT", "10s"),
         ("CERTIFICATE", "/nowhere/ca.pem"),
+        ("CERTIFICATE", __file__),
+        ("CLIENT_CERTIFICATE", __file__),
+        ("CLIENT_KEY", __file__),
     ],
 )
 def test_a_variable_that_cannot_be_is_a_mistake(variable: str, value: str) -> None:

@@ -64,7 +64,7 @@ def test_a_file_that_says_nothing_asks_nobody(tmp_path: Path, content: str) -> N
         ({"basic_auth_users": {"a": HASH[:28] + "9" + HASH[29:]}}, "to a bcrypt hash"),
         ({"basic_auth_users": {"a:b": HASH}}, "a name without ':'"),
         ({"basic_auth_users": {"a": 7}}, "basic_auth_users must map text to text"),
-        ({"bearer_tokens": {"a": "secret"}}, "SHA-256 of its token in hex, see 'a'"),
+        ({"bearer_tokens": {"a": "secret"}}, "SHA-256 of its token, 64 digits of 0-9 and a-f, see 'a'"),
         ({"bearer_tokens": ["secret"]}, "bearer_tokens must map text to text"),
         ({"open_paths": ["/metrics", "/v1/traces"]}, "open_paths must be of /metrics, got '/v1/traces'"),
         ({"open_paths": [["/metrics"]]}, "open_paths must be of /metrics"),
@@ -151,8 +151,9 @@ def test_certificates_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     for cert_file, key_file in ((certificate, other_key), (key, key), (tmp_path / "none.crt", key)):
         files = {"cert_file": str(cert_file), "key_file": str(key_file)}
         web_config = write_web_config(tmp_path / "web.yml", tls_server_config=files)
-        with pytest.raises(ConfigError, match="cannot use the certificates in"):
+        with pytest.raises(ConfigError, match="cannot use the certificates in") as caught:
             Guard("listen", web_config, exposed=False)
+    assert str(caught.value).endswith("none.crt: No such file or directory")
 
 
 def test_files_that_come_later_than_the_config_that_names_them_are_seen(tmp_path: Path) -> None:
