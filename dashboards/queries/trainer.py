@@ -3,7 +3,7 @@
 from typing import Final
 
 from dashboards import dcgm
-from dashboards.promql import code, newest, once, quantile, rate, ratio, selector, share, shown, total
+from dashboards.promql import by, code, newest, quantile, rate, ratio, selector, share, shown, total
 from dashboards.query import Query
 from exporter import catalog
 from exporter.catalog import Family, metric_family
@@ -26,8 +26,17 @@ def _gpu(what: str, expr: str) -> Query:
     return Query(id=f"trainer.gpu_{what}", expr=expr, legend=_GPU, optional=_NO_GPU)
 
 
-def _of_gpu(family: Family) -> str:
-    return once(selector(family))
+def _of_gpu(series: str) -> str:
+    """One line per GPU, whatever container holds it and whatever its last error was."""
+    return by(series, dcgm.HOST_LABEL, "gpu")
+
+
+def _gauge_of_gpu(family: Family) -> str:
+    return _of_gpu(selector(family))
+
+
+def _throttled(family: Family) -> str:
+    return f"{_of_gpu(rate(selector(family)))} / {_NS}"
 
 
 QUERIES: Final = (
@@ -64,16 +73,19 @@ QUERIES: Final = (
         expr=f"{_SYNC_SECONDS} / on (run) group_left () ({_SYNCS} > 0)",
         legend="{{phase}}",
     ),
-    _gpu("tensor_active", _of_gpu(dcgm.TENSOR_ACTIVE)),
-    _gpu("busy", f"{_of_gpu(dcgm.GPU_UTIL)} / 100"),
-    _gpu("memory_used", f"{_of_gpu(dcgm.MEMORY_USED)} * {_MIB}"),
+    _gpu("tensor_active", _gauge_of_gpu(dcgm.TENSOR_ACTIVE)),
+    _gpu("busy", f"{_gauge_of_gpu(dcgm.GPU_UTIL)} / 100"),
+    _gpu("memory_used", f"{_gauge_of_gpu(dcgm.MEMORY_USED)} * {_MIB}"),
     _gpu(
         "memory_fill",
-        ratio(_of_gpu(dcgm.MEMORY_USED), f"{_of_gpu(dcgm.MEMORY_USED)} + {_of_gpu(dcgm.MEMORY_FREE)}"),
+        ratio(
+            _gauge_of_gpu(dcgm.MEMORY_USED),
+            f"{_gauge_of_gpu(dcgm.MEMORY_USED)} + {_gauge_of_gpu(dcgm.MEMORY_FREE)}",
+        ),
     ),
-    _gpu("temperature", _of_gpu(dcgm.TEMPERATURE)),
-    _gpu("power", _of_gpu(dcgm.POWER)),
-    _gpu("xid", _of_gpu(dcgm.XID)),
-    _gpu("power_throttled", f"{rate(selector(dcgm.POWER_THROTTLED))} / {_NS}"),
-    _gpu("heat_throttled", f"{rate(selector(dcgm.HEAT_THROTTLED))} / {_NS}"),
+    _gpu("temperature", _gauge_of_gpu(dcgm.TEMPERATURE)),
+    _gpu("power", _gauge_of_gpu(dcgm.POWER)),
+    _gpu("xid", _gauge_of_gpu(dcgm.XID)),
+    _gpu("power_throttled", _throttled(dcgm.POWER_THROTTLED)),
+    _gpu("heat_throttled", _throttled(dcgm.HEAT_THROTTLED)),
 )

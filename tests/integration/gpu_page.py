@@ -47,10 +47,15 @@ class GpuPage:
         for family, values in families.items():
             lines.append(f"# TYPE {family.name} {family.kind}")
             lines += [
-                f'{family.name}{{gpu="{gpu}",{dcgm.HOST_LABEL}="{HOST}"}} {value}'
+                f'{family.name}{{gpu="{gpu}",{dcgm.HOST_LABEL}="{HOST}"{_code(family, value)}}} {value}'
                 for gpu, value in values.items()
             ]
         return "\n".join(lines) + "\n"
+
+
+def _code(family: Family, value: float) -> str:
+    """Another XID is another series."""
+    return f',err_code="{value}"' if family is dcgm.XID else ""
 
 
 @contextmanager
