@@ -12,6 +12,8 @@ from exporter.journal import JOURNAL_FILE, SCHEMA
 from exporter.state import Annex, RunSummary, SealedWindow
 
 _BUSY_SECONDS = 10.0
+_NOT_WRITABLE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+"""The low byte of SQLite's codes; the others say more."""
 
 
 class Archive:
@@ -30,7 +32,10 @@ class Archive:
         try:
             ((found,),) = archive._read("PRAGMA user_version")
         except sqlite3.Error as error:
-            raise DataDirectoryError(f"cannot read the journal {path}: {error}") from error
+            raise DataDirectoryError(
+                f"cannot read the journal {path}: {error}; is it whole, and may you read it? "
+                "A log beside it wants the exporter's user"
+            ) from error
         if found > SCHEMA:
             raise DataDirectoryError(
                 f"the journal {path} has schema {found}, this version knows {SCHEMA}; use a newer one"
@@ -72,7 +77,15 @@ class Archive:
         return {run: (attempt, version) for run, attempt, version in rows}
 
     def _read(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        with closing(
-            sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, timeout=_BUSY_SECONDS)
-        ) as reader:
+        try:
+            return self._read_as("mode=ro", statement, values)
+        except sqlite3.OperationalError as error:
+            logs = [self._path.with_name(self._path.name + suffix) for suffix in ("-wal", "-journal")]
+            if error.sqlite_errorcode & 0xFF not in _NOT_WRITABLE or any(log.exists() for log in logs):
+                raise
+            # Where we may not write SQLite cannot share its log with a writer. Without a log there is no writer.
+            return self._read_as("immutable=1", statement, values)
+
+    def _read_as(self, mode: str, statement: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(f"file:{self._path}?{mode}", uri=True, timeout=_BUSY_SECONDS)) as reader:
             return reader.execute(statement, values).fetchall()

@@ -93,7 +93,8 @@ class SpanForwarder:
             self._complain(answer)
         if not answer.delivered and not answer.refused:
             return self._backoff.failed(answer)
-        self._backoff.succeeded()
+        if self._backoff.succeeded():
+            say(log, "forwarding spans works again", receiver=self._upstream.name)
         with self._changed:
             if self._bodies and self._bodies[0] is body:  # or it was dropped meanwhile
                 self._bodies.popleft()

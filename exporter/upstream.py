@@ -212,8 +212,10 @@ class Backoff:
     def __init__(self) -> None:
         self._failures = 0
 
-    def succeeded(self) -> None:
-        self._failures = 0
+    def succeeded(self) -> bool:
+        """Whether it had failed before."""
+        failures, self._failures = self._failures, 0
+        return failures > 0
 
     def failed(self, answer: Answer) -> float:
         """Seconds until the next try."""

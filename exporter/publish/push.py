@@ -115,7 +115,8 @@ class Pusher:
         if not answer.delivered and not answer.refused:
             self._complain("push failed", reason=answer.reason, waiting=read_depth(self._journal).waiting)
             return self._backoff.failed(answer)
-        self._backoff.succeeded()
+        if self._backoff.succeeded():
+            say(log, "push works again", receiver=self._upstream.name)
         if answer.delivered:
             self._book(rows, points, answer)
         elif len(rows) > 1:

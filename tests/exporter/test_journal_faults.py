@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter import otlp
+from exporter.archive import Archive
 from exporter.config import ExporterConfig
 from exporter.errors import JournalUnavailable
 from exporter.ingest import Ingest
@@ -137,6 +138,19 @@ def test_a_disk_that_has_room_again_makes_the_exporter_ready_before_anybody_send
     full = False
     wait_until(lambda: ingest.ready)
     ingest.close()
+
+
+# ---- a folder that takes nothing from the reader
+
+
+def test_the_history_is_read_from_a_folder_that_the_reader_may_not_write_to(small_disk: Path) -> None:
+    ingest, trainer = Ingest.open(ExporterConfig(data_dir=small_disk)), Emitter("")
+    body = trainer.request(*trainer.window(1, [{"policy_loss": 1.0}])).SerializeToString()
+    asyncio.run(ingest.submit("traces", body, otlp.decode("traces", body)))
+    wait_until(lambda: ingest.snapshot.runs["r"].window)
+    ingest.close()
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    assert Archive.open(small_disk).newest() == {"r": (1, 1)}
 
 
 # ---- a journal that is deleted or replaced
