@@ -31,8 +31,8 @@ class SparseLog:
         """Event and key -> monotonic seconds of its last line."""
         self._held = Counter[tuple[str, ...]]()
 
-    def say(self, event: str, *key: str, **facts: object) -> None:
-        """One warning."""
+    def say(self, event: str, *key: str, level: int = logging.WARNING, **facts: object) -> None:
+        """One event with its facts, if it is time."""
         which, now = (event, *key), time.monotonic()
         if now - self._said.get(which, -_QUIET_SECONDS) < _QUIET_SECONDS:
             self._held[which] += 1
@@ -42,7 +42,7 @@ class SparseLog:
             self._held.clear()
         self._said[which] = now
         held = {"held_back": count} if (count := self._held.pop(which, 0)) else {}
-        say(self._log, event, level=logging.WARNING, **facts, **held)
+        say(self._log, event, level=level, **facts, **held)
 
 
 def configure(form: str) -> None:

@@ -9,7 +9,6 @@ A convenience beside the record: what is numbered among these spans is in the jo
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Final
@@ -17,14 +16,13 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from exporter import catalog
-from exporter.event_log import say
+from exporter.event_log import SparseLog, say
 from exporter.upstream import Answer, Backoff, Upstream, UpstreamConfig
 
 log = logging.getLogger(__name__)
 
 BUFFER_BYTES: Final = 64 * 1024 * 1024
 CLOSE_SECONDS: Final = 5.0
-SECONDS_BETWEEN_LOG_LINES: Final = 60.0
 
 
 class SpanForwarder:
@@ -34,7 +32,7 @@ class SpanForwarder:
         self._upstream = Upstream("traces", config)
         self._backoff = Backoff()
         self._most_bytes = buffer_bytes
-        self._log_again_at = 0.0
+        self._log = SparseLog(log)
         self._changed = threading.Condition()  # guards all below
         self._bodies: deque[bytes] = deque()
         self._bytes = 0
@@ -94,7 +92,7 @@ class SpanForwarder:
         if not answer.delivered and not answer.refused:
             return self._backoff.failed(answer)
         if self._backoff.succeeded():
-            say(log, "forwarding spans works again", receiver=self._upstream.name)
+            self._log.say("forwarding spans works again", level=logging.INFO, receiver=self._upstream.name)
         with self._changed:
             if self._bodies and self._bodies[0] is body:  # or it was dropped meanwhile
                 self._bodies.popleft()
@@ -104,8 +102,5 @@ class SpanForwarder:
 
     def _complain(self, answer: Answer) -> None:
         """At most one line per minute, or an outage would fill the disk."""
-        if time.monotonic() >= self._log_again_at:
-            event = "forwarded spans rejected in part" if answer.delivered else "forwarding spans failed"
-            facts = {"receiver": self._upstream.name, "reason": answer.reason, "rejected": answer.rejected}
-            say(log, event, level=logging.WARNING, **facts)
-            self._log_again_at = time.monotonic() + SECONDS_BETWEEN_LOG_LINES
+        event = "forwarded spans rejected in part" if answer.delivered else "forwarding spans failed"
+        self._log.say(event, receiver=self._upstream.name, reason=answer.reason, rejected=answer.rejected)

@@ -1,6 +1,7 @@
 """Says in the log what is lost. It may come with every version: the first is said at once, the next once a minute."""
 
 import logging
+from typing import Any
 
 from exporter.attributes import label
 from exporter.event_log import SparseLog
@@ -43,5 +44,5 @@ class LossLog:
         elif kind == "evict":
             self._say("versions leave the page early", run)
 
-    def _say(self, event: str, run: Run, **facts: object) -> None:
+    def _say(self, event: str, run: Run, **facts: Any) -> None:
         self._log.say(event, run.name, run=run.name, **facts)

@@ -16,12 +16,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from exporter import catalog
-from exporter.event_log import say
+from exporter.event_log import SparseLog
 from exporter.publish.version_points import build_request
 from exporter.push_queue import PushQueue, Waiting, read_depth
 from exporter.upstream import LAST_BACKOFF_SECONDS, Answer, Backoff, Upstream, UpstreamConfig
@@ -32,7 +32,6 @@ VERSIONS_PER_REQUEST: Final = 100
 POLL_SECONDS: Final = 0.5
 """How often the queue is looked at."""
 CLOSE_SECONDS: Final = 5.0
-SECONDS_BETWEEN_LOG_LINES: Final = 60.0
 
 
 class Pusher:
@@ -47,7 +46,7 @@ class Pusher:
         self._unsettled: list[int] = []
         """Rows that are done with, but still on disk."""
         self._closing = threading.Event()
-        self._log_again_at: dict[str, float] = {}
+        self._log = SparseLog(log)
         self._points = dict.fromkeys(catalog.PUSH_POINT_OUTCOMES, 0)
         self._dropped = dict.fromkeys(catalog.PUSH_DROP_REASONS, 0)
         self._requests = Counter[int]()
@@ -116,7 +115,7 @@ class Pusher:
             self._complain("push failed", reason=answer.reason, waiting=read_depth(self._journal).waiting)
             return self._backoff.failed(answer)
         if self._backoff.succeeded():
-            say(log, "push works again", receiver=self._upstream.name)
+            self._log.say("push works again", level=logging.INFO, receiver=self._upstream.name)
         if answer.delivered:
             self._book(rows, points, answer)
         elif len(rows) > 1:
@@ -145,11 +144,9 @@ class Pusher:
             self._queue.settle(self._unsettled)
             self._unsettled = []
 
-    def _complain(self, event: str, **facts: object) -> None:
+    def _complain(self, event: str, **facts: Any) -> None:
         """At most one line per minute and event, or an outage would fill the disk."""
-        if time.monotonic() >= self._log_again_at.get(event, 0.0):
-            say(log, event, level=logging.WARNING, receiver=self._upstream.name, **facts)
-            self._log_again_at[event] = time.monotonic() + SECONDS_BETWEEN_LOG_LINES
+        self._log.say(event, receiver=self._upstream.name, **facts)
 
 
 def _facts(row: Waiting) -> dict[str, object]:

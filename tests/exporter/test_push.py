@@ -129,6 +129,8 @@ def test_an_outage_of_the_receiver_loses_nothing_and_repeats_nothing(start_expor
         check_exact(sink, exporter, range(1, 151))
         scrape_until(exporter.metrics, lambda page: page.value("asyncrl_exporter_push_queue") == 0)
         assert Scrape(exporter.metrics).value("asyncrl_exporter_push_queue_oldest_age_seconds") == 0
+        _, said = exporter.stop()
+        assert said.index('event="push failed"') < said.index('event="push works again"')
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
