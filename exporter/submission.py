@@ -10,6 +10,8 @@ from exporter.records import Batch, Reply
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
+    """`answer` is a future of `loop`."""
+
     event: Event
     batch: Batch
     answer: asyncio.Future[Reply]

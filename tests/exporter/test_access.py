@@ -315,37 +315,6 @@ def test_tls_with_a_certificate_that_is_rotated_under_way(
     assert 'event="web config reloaded" listener=listen' in said
 
 
-def test_a_failed_handshake_is_answered_counted_and_in_the_log(
-    start_exporter: StartExporter, tmp_path: Path
-) -> None:
-    ours = Authority.found(tmp_path)
-    section = tls_section(
-        ours.issue("server"), client_ca_file="ca.crt", client_auth_type="RequireAndVerifyClientCert"
-    )
-    web_config = write_web_config(tmp_path / "web.yml", tls_server_config=section)
-    exporter = start_exporter("--otlp-web-config", str(web_config))
-    plain = get(exporter.otlp.replace("https:", "http:"))
-    assert (plain.status_code, plain.text) == (400, "this listener speaks TLS: ask for https://\n")
-    with pytest.raises(requests.ConnectionError, match=r"(?i)certificate.required"):
-        get(exporter.otlp, verify=str(ours.ca_file))
-    with pytest.raises(requests.exceptions.SSLError):
-        get(exporter.otlp)
-    failed = 'asyncrl_exporter_handshakes_failed_total{listener="otlp"} 3.0'
-    await_that(lambda: failed in get(f"{exporter.metrics}/metrics").text)
-    page = get(f"{exporter.metrics}/metrics").text
-    assert 'asyncrl_exporter_handshakes_failed_total{listener="listen"} 0.0' in page
-    _, said = exporter.stop()
-    lines = [line.partition(" event=")[2] for line in said.splitlines() if "event=refused" in line]
-    assert lines == [
-        f'refused listener=otlp peer=127.0.0.1 reason="{reason}"'
-        for reason in (
-            "plain HTTP where TLS is spoken",
-            "no client certificate",
-            "the client does not trust our certificate",
-        )
-    ]
-
-
 def test_mutual_tls_knows_its_clients_and_forgets_an_authority(
     start_exporter: StartExporter, tmp_path: Path
 ) -> None:
