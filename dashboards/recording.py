@@ -19,6 +19,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
+ENDED: Final = "asyncrl:run:ended_attempt"
 PROGRESS: Final = "asyncrl:version:progress_timestamp_seconds"
 WAITED: Final = "asyncrl:version:waited_seconds"
 USUAL: Final = "asyncrl:version:usual_seconds"
@@ -29,6 +30,7 @@ TRAINER_PAUSE: Final = "asyncrl:trainer:pause_ratio"
 ROLLOUTERS_IDLE: Final = "asyncrl:rollouters:idle_ratio"
 
 _LAST: Final = latest(selector(catalog.LAST_VERSION))
+_OVER: Final = 'status=~"completed|failed|stopped"'
 _PAUSES: Final = 'state=~"validating|checkpointing"'
 _NOT_AT_WORK: Final = 'state!~"stopped|starting|validating|checkpointing"'
 """Time in these states is nobody's fault, and no part of a ratio."""
@@ -36,6 +38,21 @@ _TRAINER_WAITS: Final = 'state="waiting_samples"'
 _ROLLOUTER_WAITS: Final = (
     'state=~"weight_sync|paused_staleness|paused_queue_full|waiting_prompts|unaccounted"'
 )
+
+
+def _ended() -> str:
+    attempt = f"last_over_time({selector(catalog.RUN_ATTEMPT)}[$bridge])"
+    over = f"last_over_time({selector(catalog.RUN_STATUS, _OVER)}[$bridge]) == 1"
+    return once(f"({over}) * ignoring (status) group_left () {attempt}", "status")
+
+
+def _running() -> str:
+    """As far as one exporter knows, unless another said that this attempt is over: one that was away at the end of
+    a run goes on waiting for it."""
+    known = latest(selector(catalog.RUN_STATUS, 'status="running"')) + " == 1"
+    attempt = f"{latest(selector(catalog.RUN_ATTEMPT))} <= last_over_time({ENDED}[$day])"
+    began_before = f"{STARTED} < max_over_time(timestamp({ENDED})[$day:])"
+    return f"({known}) unless on ({RUN}) ({attempt} and {began_before})"
 
 
 def _windowed(family: Family) -> str:
@@ -99,8 +116,13 @@ def _averaged(family: Family, *reported: Family) -> str:
 
 RECORDINGS: Final = (
     Recording(
+        record=ENDED,
+        expr=_ended(),
+        why="which attempt of a run is over: an exporter that says so is right",
+    ),
+    Recording(
         record=RUNNING,
-        expr=latest(selector(catalog.RUN_STATUS, 'status="running"')) + " == 1",
+        expr=_running(),
         why="the gate of every alert on what a run does",
     ),
     Recording(

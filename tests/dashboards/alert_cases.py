@@ -62,6 +62,8 @@ class AlertCase:
 TRAINER_SEEN = 'asyncrl_exporter_source_last_seen_timestamp_seconds{role="trainer",rollouter=""}'
 ROLLOUTER_SEEN = 'asyncrl_exporter_source_last_seen_timestamp_seconds{role="rollouter",rollouter="1"}'
 TRAINER_OFFSET = 'asyncrl_exporter_source_clock_offset_seconds{role="trainer",rollouter=""}'
+COMPLETED = 'asyncrl_run_status{status="completed"}'
+"""Whoever says so: an exporter that does is right, and others may not have heard of it."""
 BUILD = 'asyncrl_exporter_build_info{version="1"}'
 GPU_1 = 'gpu="1"'
 
@@ -417,7 +419,24 @@ CASES = (
         edges=({"asyncrl_samples_queued{}": level(4, 4)},),
     ),
     # ---- progress
-    stalled("AsyncRLVersionStalled", edges=({"asyncrl_last_version_timestamp_seconds{}": behind(10)},)),
+    stalled(
+        "AsyncRLVersionStalled",
+        edges=({"asyncrl_last_version_timestamp_seconds{}": behind(10)}, {**STALL, COMPLETED: level(0, 1)}),
+    ),
+    *(  # attempt 1 was over in minute 10: of another attempt, or of one that began later, that says nothing
+        AlertCase(
+            alert="AsyncRLVersionStalled",
+            bad=STALL,
+            base={COMPLETED: lambda minute: float(minute < 10), **begun_again},
+            after=13,
+            lingers=0,
+            without="overdue all the more",
+        )
+        for begun_again in (
+            {"asyncrl_run_attempt{}": lambda minute: 1 if minute < 10 else 2},
+            {"asyncrl_attempt_start_timestamp_seconds{}": always(15 * 60)},
+        )
+    ),
     AlertCase(  # three usual times of five minutes are more than ten minutes
         alert="AsyncRLVersionStalled",
         bad=STALL,

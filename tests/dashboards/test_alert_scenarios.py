@@ -150,6 +150,24 @@ SILENT = {
 }
 """What the trainer says after it was killed in minute 30: nothing. The rollouters wait for it."""
 
+UNHEARD = {
+    **no_versions(38, 10_000),
+    **each(matching("asyncrl_trainer_state{", "asyncrl_rollouter_state{"), missing(38, 10_000, STALE)),
+    **each(matching("asyncrl_exporter_source_last_seen"), lambda usual: frozen(now)(38, 10_000)),
+    **each(COUNTERS, lambda usual: frozen(usual)(38, 10_000)),
+}
+"""What an exporter says that has heard nothing since minute 38."""
+
+BEGUN_ANEW = {
+    **OF_RUN,
+    **each(matching("asyncrl_trainer_state{"), missing(110, 10_000, STALE)),
+    "asyncrl_attempt_start_timestamp_seconds{}": always(100 * 60),
+    'asyncrl_exporter_source_last_seen_timestamp_seconds{role="trainer",rollouter=""}': frozen(now)(
+        110, 10_000
+    ),
+}
+"""A run that began in minute 100, and whose trainer has said nothing since minute 110."""
+
 SAVES_SELDOM = {
     **matching("asyncrl_run_", "asyncrl_attempt_start", "asyncrl_last_v"),
     "asyncrl_last_checkpoint_timestamp_seconds{}": every(90),
@@ -207,6 +225,19 @@ STORIES = (
             "lab", {**OF_RUN, **no_versions(30, 65), **in_state(30, 65, "validating", "validating")}
         ),
         firing={29: (), 40: (), 60: ("AsyncRLVersionStalled namespace=rl",)},
+    ),
+    Story(  # away when the run ends, and told by nobody
+        name="exporter-missed-end",
+        run={**OF_RUN, **ends(40, "completed")},
+        second=each({**OF_RUN, **UNHEARD}, missing(38, 50, STALE)),
+    ),
+    Story(  # ended, and begun anew an hour later, before an exporter that has lost its journal: it is watched again
+        name="begun-anew",
+        run={
+            name: between(100, 10_000, before, BEGUN_ANEW[name])
+            for name, before in {**OF_RUN, **ends(40, "completed")}.items()
+        },
+        firing={41: (), 60: (), 105: (), 109: (), 125: ("AsyncRLTrainerSilent role=trainer",)},
     ),
     Story(name="counters-reset", run={**OF_RUN, **each(COUNTERS, begun_again_in(30))}),
     Story(
@@ -352,6 +383,7 @@ def test_c64_restarts_and_a_joining_exporter_wake_nobody(complaints: str) -> Non
         "exporter-joined",
         "exporter-moved",
         "exporter-moved-later",
+        "exporter-missed-end",
         "counters-reset",
     )
     assert against(complaints, *restarts) == []
@@ -376,7 +408,7 @@ def test_validation_and_checkpoints_are_no_stall(complaints: str) -> None:
 
 
 def test_a_crash_is_loud(complaints: str) -> None:
-    assert against(complaints, "crashed", "failed") == []
+    assert against(complaints, "crashed", "failed", "begun-anew") == []
 
 
 def test_runs_of_one_name_in_two_namespaces_are_two_runs(complaints: str) -> None:
