@@ -163,7 +163,7 @@ def test_exporter_whose_otlp_is_elsewhere_cannot_be_shared(tmp_path: Path) -> No
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
             elsewhere = endpoints._replace(otlp=f"http://127.0.0.1:{unused.getsockname()[1]}")
-            with pytest.raises(ExporterStartError, match="takes no telemetry.*telemetry.endpoints"):
+            with pytest.raises(ExporterStartError, match=r"takes no telemetry.*telemetry\.endpoints"):
                 await at(elsewhere, tmp_path / "second").start()
         await first.stop()
 
