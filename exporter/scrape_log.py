@@ -2,7 +2,6 @@
 
 import statistics
 import time
-from collections import deque
 from itertools import pairwise
 
 _GAPS = 7
@@ -16,13 +15,14 @@ class ScrapeLog:
         self.count = 0
         self.last_timestamp: float | None = None
         """Unix seconds at which the page last served was taken from the ledger."""
-        self._monotonic = deque[float](maxlen=_GAPS + 1)
+        self._monotonic: tuple[float, ...] = ()
+        """Another tuple each time: scrapes are recorded while the ledger asks for the gaps."""
 
     def record(self, timestamp: float) -> None:
         """A page was served whose values are those of `timestamp` (unix seconds)."""
         self.count += 1
         self.last_timestamp = timestamp
-        self._monotonic.append(time.monotonic())
+        self._monotonic = (*self._monotonic[-_GAPS:], time.monotonic())
 
     @property
     def interval_seconds(self) -> float | None:
