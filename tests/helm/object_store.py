@@ -269,13 +269,13 @@ def _is_selected(stored: Object, selector: str) -> bool:
 
 def merged(old: Any, patch: Any) -> Any:
     """A merge patch (RFC 7386); of the strategic kind only that entries of a list are told apart by their names."""
-    if isinstance(patch, dict) and isinstance(old, dict):
-        result = dict(old)
+    if isinstance(patch, dict):
+        result = dict(old) if isinstance(old, dict) else {}
         for name, value in patch.items():
             if value is None:
                 result.pop(name, None)
             elif not name.startswith("$"):
-                result[name] = merged(old.get(name), value)
+                result[name] = merged(result.get(name), value)
         return result
     if isinstance(patch, list) and isinstance(old, list) and _named(patch) and _named(old):
         by_name = {each["name"]: each for each in old}

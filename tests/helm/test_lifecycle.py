@@ -96,6 +96,28 @@ def test_a_new_token_is_a_deleted_secret_and_rolls_no_pod(cluster: Cluster) -> N
     assert cluster.pod == pod
 
 
+def test_a_token_outlives_other_ways_to_guard(cluster: Cluster) -> None:
+    cluster.install()
+    token = cluster.token
+    tls = {"existingSecret": "certificate"}
+    ways: tuple[dict[str, Any], ...] = (
+        {"auth": {"existingSecret": "mine"}},
+        {"auth": {"insecure": True}, "tls": tls},
+    )
+    for values in ways:
+        cluster.upgrade(**values)
+        cluster.upgrade(tls=tls)
+        assert cluster.token == token, values
+
+
+def test_a_token_of_yours_in_the_secret_is_taken_over_by_the_next_upgrade(cluster: Cluster) -> None:
+    cluster.install()
+    for own in ("20260101", "a: b # c", "of-echo\n"):
+        cluster.kept("Secret", SECRET)["data"]["token"] = base64.b64encode(own.encode()).decode()
+        cluster.upgrade()
+        assert cluster.token == own.strip()
+
+
 def test_an_installed_volume_keeps_its_access_mode(cluster: Cluster) -> None:
     cluster.install()
     (claim,) = cluster.kept("StatefulSet")["spec"]["volumeClaimTemplates"]
@@ -140,10 +162,12 @@ def test_the_store_merges_as_the_patches_of_helm_mean_it() -> None:
         "list": [{"name": "y", "v": 3}],
         "plain": [2],
         "$setElementOrder/list": [],
+        "new": {"f": None, "g": 1},
     }
     assert merged(old, patch) == {
         "a": 1,
         "b": {"d": 2, "e": 3},
         "list": [{"name": "x", "v": 1}, {"name": "y", "v": 3}],
         "plain": [2],
+        "new": {"g": 1},
     }

@@ -39,7 +39,7 @@ def test_a_random_token_guards_ingest_and_history_and_leaves_metrics_open(major:
         "scrape.yml": {"bearer_tokens": tokens, "open_paths": ["/metrics"]},
     }
     assert secret["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
-    assert token not in rendered.text.replace(f"token: {token}", "")
+    assert token not in rendered.text.replace(f'token: "{token}"', "")
     other = render({"fullnameOverride": FULLNAME}, major=major).one("Secret")["stringData"]["token"]
     assert other != token
 
