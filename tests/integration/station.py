@@ -44,9 +44,18 @@ class Teller(threading.Thread):
         self.second = 0
         self._players = [Player(name, scenario) for name, scenario in scenarios.items()]
         self._stopping = threading.Event()
+        self._over = False
         self._changed = threading.Condition()
 
     def run(self) -> None:
+        try:
+            self._play()
+        finally:
+            with self._changed:
+                self._over = True
+                self._changed.notify_all()
+
+    def _play(self) -> None:
         due = time.monotonic()
         while not self._stopping.wait(max(due - time.monotonic(), 0.0)):
             said = merge(player.play(self.second) for player in self._players)
@@ -63,7 +72,8 @@ class Teller(threading.Thread):
     def wait_for(self, second: int) -> None:
         """Returns when the scenarios have come so far."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self.second >= second, 4 * WATCHDOG_SECONDS)
+            self._changed.wait_for(lambda: self._over or self.second >= second, 4 * WATCHDOG_SECONDS)
+            assert self.second >= second, "the scenarios have stopped"
 
     def stop(self) -> None:
         self._stopping.set()
