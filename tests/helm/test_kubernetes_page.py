@@ -11,6 +11,7 @@ import yaml
 
 from tests.exporter.conftest import StartExporter, exporters
 from tests.helm.chart import NEWEST_KUBERNETES, ROOT, render
+from tests.helm.test_cases import pod_specs
 from tests.integration.test_wire_example import LOSSES, run_example, sealed_losses
 from tests.web_config import token_digest, write_web_config
 
@@ -55,6 +56,14 @@ def test_the_values_of_the_page_give_what_the_stack_finds() -> None:
     assert [port["port"] for port in service["spec"]["ports"]] == [9810, 4318]
     assert address in PAGE
     assert rendered.one("Secret")["metadata"]["name"] == "asyncrl-exporter-web-config"
+
+
+def test_on_openshift_the_cluster_says_who_a_pod_runs_as() -> None:
+    rendered = render(files()["openshift.yml"] | {"run": {"enabled": True}})
+    assert {"ServiceMonitor", "PrometheusRule", "NetworkPolicy"} < set(rendered.kinds())
+    for spec in pod_specs(rendered.objects):
+        assert not {"runAsUser", "runAsGroup", "fsGroup"} & set(spec["securityContext"])
+        assert spec["securityContext"]["runAsNonRoot"] is True
 
 
 def test_the_run_of_the_page_is_one_of_the_chart() -> None:
