@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from dashboards import dcgm
-from dashboards.promql import REPLICA_LABELS, REPORTED
+from dashboards.promql import HOME_LABELS, REPLICA_LABELS, REPORTED
 from exporter import catalog
 from exporter.catalog import FAMILY_BY_NAME, PREFIX, Family
 from tests.dashboards.board_files import (
@@ -27,8 +27,6 @@ from tests.dashboards.board_files import (
 )
 from tests.prometheus import require_binary
 
-OF_THE_SCRAPE: Final = ("cluster", "namespace", "job")
-"""Labels that Prometheus sets: where an exporter lives."""
 HISTOGRAM_PARTS: Final = ("_bucket", "_sum", "_count")
 OF_COUNTERS: Final = {"rate", "increase", "resets", "irate"}
 PROMETHEUS_OWN: Final = {"ALERTS", "ALERTS_FOR_STATE", "up", "scrape_duration_seconds"}
@@ -139,7 +137,7 @@ def test_every_name_is_in_the_catalogue_and_every_label_is_of_its_family() -> No
     texts = [(expression.where, expression.given(ALL)) for expression in distinct(expressions())]
     texts += [(str(rule.get("alert", rule.get("record"))), rule["expr"]) for rule in RULES]
     for where, text in texts:
-        known = {*REPLICA_LABELS, *OF_THE_SCRAPE, "le"}
+        known = {*REPLICA_LABELS, *HOME_LABELS, "le"}
         for one in selected(text):
             family = family_of(one.name)
             known |= set(family.labels if family else {label for label, _, _ in one.matchers})
