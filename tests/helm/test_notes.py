@@ -30,6 +30,11 @@ def test_the_notes_lead_to_the_first_metric_the_address_and_the_token() -> None:
     assert f"helm --namespace {NAMESPACE} test rel --logs" in said
     assert f"http://{FULLNAME}.{NAMESPACE}.svc:4318" in said
     assert f"get secret {FULLNAME}-web-config --output jsonpath='{{.data.token}}'" in said
+    # Through the node, as a network policy admits no proxy of the API server.
+    assert (
+        f"port-forward service/{FULLNAME} 9810 &\n    curl --silent http://127.0.0.1:9810/metrics | grep"
+        in said
+    )
     assert "Nothing tells a Prometheus to scrape it yet" in said
     assert "persistence.enabled" not in said
 
@@ -45,6 +50,7 @@ def test_the_notes_name_each_of_two_exporters_and_what_is_missing() -> None:
     assert [line.strip() for line in said.splitlines() if "https://" in line and ":4318" in line] == [
         f"https://{FULLNAME}-{number}.{FULLNAME}-pods.{NAMESPACE}.svc:4318" for number in (0, 1)
     ]
+    assert "curl --silent --insecure https://127.0.0.1:9810/metrics | grep" in said
     assert "get secret mine" in said
     assert "a deleted pod takes the history along" in said
     assert "has no label of your Prometheus" in said

@@ -1,6 +1,6 @@
 """The Services and the account: where telemetry goes, how each pod is reached."""
 
-from tests.helm.chart import FULLNAME, NAMESPACE, render
+from tests.helm.chart import FULLNAME, NAMESPACE, refusal, render
 
 PODS = f"{FULLNAME}-pods"
 
@@ -45,6 +45,8 @@ def test_the_service_has_the_type_and_annotations_that_are_asked_for() -> None:
 def test_both_listeners_bind_the_address_that_is_asked_for() -> None:
     settings = render({"bindAddress": "[::]"}).settings()
     assert (settings["listen"], settings["otlp"]) == ("[::]:9810", "[::]:4318")
+    for wrong in ("::", "0.0.0.0:9810", ""):
+        assert "bindAddress" in refusal({"bindAddress": wrong})
 
 
 def test_the_account_is_made_or_named_and_has_no_token() -> None:
