@@ -195,10 +195,10 @@ def _message(answer: requests.Response) -> str:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The innermost one: requests wraps what urllib3 tried, and that what the system said."""
+    """The innermost one: requests wraps what urllib3 tried, and that, if only as an argument, what the system said."""
     while inner := error.__cause__ or error.__context__:
         error = inner
-    return error
+    return next((part for part in error.args if isinstance(part, BaseException)), error)
 
 
 def _reason(error: BaseException) -> str:

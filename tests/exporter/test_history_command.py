@@ -317,7 +317,7 @@ def test_a_listener_with_tls_and_credentials_is_asked_with_them(
     plain, secret = exporter.metrics.replace("https", "http"), exporter.otlp.replace("http", "https")
     ca: list[str | Path] = ["--ca-file", authority.ca_file]
     cases: tuple[tuple[list[str | Path], str], ...] = (
-        (["doctor", "--url", plain, "--otlp-url", exporter.otlp, *known], "is this https://?"),
+        (["doctor", "--url", plain, "--otlp-url", exporter.otlp, *known], "speaks TLS: ask for https://"),
         (["doctor", "--url", exporter.metrics, "--otlp-url", secret, *known], "is this http://?"),
         (
             ["history", "--url", exporter.metrics.replace("127.0.0.1", "localhost"), *known],
@@ -328,7 +328,7 @@ def test_a_listener_with_tls_and_credentials_is_asked_with_them(
     )
     for arguments, hint in cases:
         done = asyncrl(*arguments)
-        assert f"; {hint}\n" in done.stdout + done.stderr
+        assert f" {hint}\n" in done.stdout + done.stderr
 
 
 def test_a_listener_that_wants_a_client_certificate_is_named(
