@@ -20,6 +20,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ENDED: Final = "asyncrl:run:ended_attempt"
+ENDED_AT: Final = "asyncrl:run:ended_timestamp_seconds"
 PROGRESS: Final = "asyncrl:version:progress_timestamp_seconds"
 WAITED: Final = "asyncrl:version:waited_seconds"
 USUAL: Final = "asyncrl:version:usual_seconds"
@@ -51,7 +52,7 @@ def _running() -> str:
     a run goes on waiting for it."""
     known = latest(selector(catalog.RUN_STATUS, 'status="running"')) + " == 1"
     attempt = f"{latest(selector(catalog.RUN_ATTEMPT))} <= last_over_time({ENDED}[$day])"
-    began_before = f"{STARTED} < max_over_time(timestamp({ENDED})[$day:])"
+    began_before = f"{STARTED} < last_over_time({ENDED_AT}[$day])"
     return f"({known}) unless on ({RUN}) ({attempt} and {began_before})"
 
 
@@ -119,6 +120,11 @@ RECORDINGS: Final = (
         record=ENDED,
         expr=_ended(),
         why="which attempt of a run is over: an exporter that says so is right",
+    ),
+    Recording(
+        record=ENDED_AT,
+        expr=f"{ENDED} * 0 + time()",
+        why="when that was last said: a run that began later is another one of the same name",
     ),
     Recording(
         record=RUNNING,
