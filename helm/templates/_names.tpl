@@ -36,7 +36,20 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 name: {{ index . 2 | quote }}
 namespace: {{ index $given 3 | default $root.Release.Namespace | quote }}
 labels:
-  {{- merge (deepCopy (index $given 4 | default dict)) (include "asyncrl.labels" (list $root (index . 1)) | fromYaml) | toYaml | nindent 2 }}
+  {{- merge (include "asyncrl.texts" (index $given 4) | fromYaml) (include "asyncrl.labels" (list $root (index . 1)) | fromYaml) | toYaml | nindent 2 }}
+{{- end }}
+
+{{/* Labels or annotations of the user as YAML, without those that a file of values further back had and null takes away. */}}
+{{- define "asyncrl.texts" -}}
+{{- $texts := dict -}}
+{{- range $name, $text := . -}}
+{{- if not (kindIs "invalid" $text) -}}
+{{- $_ := set $texts $name $text -}}
+{{- end -}}
+{{- end -}}
+{{- with $texts -}}
+{{ toYaml . }}
+{{- end -}}
 {{- end }}
 
 {{- define "asyncrl.image" -}}

@@ -1,11 +1,23 @@
 """Names, labels and texts: what a cluster admits, however a release, a namespace or a Secret is called."""
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kubernetes_validate import validate
 
-from tests.helm.chart import NEWEST_KUBERNETES, Rendered, refusal, render
+from tests.helm.chart import (
+    CHART,
+    FULLNAME,
+    HELM_MAJORS,
+    NEWEST_KUBERNETES,
+    Rendered,
+    refusal,
+    render,
+    run_helm,
+)
 from tests.helm.test_cases import CRD_GROUPS
 
 ON = {"enabled": True}
@@ -97,6 +109,38 @@ def test_a_number_where_the_cluster_wants_a_text_is_refused_by_helm(
     values: dict[str, Any], where: str
 ) -> None:
     assert where in refusal(values)
+
+
+@pytest.mark.parametrize("major", HELM_MAJORS)
+def test_null_takes_away_a_label_of_a_file_further_back(major: str, tmp_path: Path) -> None:
+    def values(keep: str | None) -> dict[str, Any]:
+        texts = {"gone": keep, "stays": "0042"}
+        place = {"nodeSelector": texts}
+        return {
+            **place,
+            "podLabels": texts,
+            "podAnnotations": texts,
+            "persistence": {"annotations": texts},
+            "service": {"annotations": texts},
+            "serviceAccount": {"annotations": texts},
+            "serviceMonitor": ON | {"labels": texts},
+            "prometheusRule": ON | {"labels": texts, "annotations": texts},
+            "run": ON | {"labels": texts, "podAnnotations": texts, "head": place, "trainer": place},
+        }
+
+    file = tmp_path / "base.yaml"
+    file.write_text(json.dumps(values("yes")), encoding="utf-8")
+    text = render({}, "--values", str(file), major=major).text
+    run = run_helm(
+        major, "template", "rel", str(CHART), "-f", str(file), "-f", "-", stdin=json.dumps(values(None))
+    )
+    assert run.returncode == 0, run.stderr
+    assert len(re.findall('gone: "yes"', text)) == len(re.findall('stays: "0042"', text)) > 10
+    assert "gone:" not in run.stdout
+    assert run.stdout.count('stays: "0042"') == text.count('stays: "0042"')
+    only = render({"nodeSelector": {"gone": None}, "service": {"annotations": {"gone": None}}}, major=major)
+    assert "nodeSelector" not in only.text
+    assert "annotations" not in only.one("Service", FULLNAME)["metadata"]
 
 
 def test_a_duration_is_one_that_its_operator_reads() -> None:

@@ -70,7 +70,7 @@ resources: {{ printf "\"{\\\"%s\\\": %d}\"" (index . 0) (int (index . 1)) | squo
 {{- $run := .root.Values.run -}}
 metadata:
   annotations:
-    {{- merge (dict "checksum/config" (include "asyncrl.runSettings" $root | sha256sum)) ($run.podAnnotations | default dict) | toYaml | nindent 4 }}
+    {{- merge (dict "checksum/config" (include "asyncrl.runSettings" $root | sha256sum)) (include "asyncrl.texts" $run.podAnnotations | fromYaml) | toYaml | nindent 4 }}
   labels:
     {{- include "asyncrl.selector" (list $root "run") | nindent 4 }}
 spec:
@@ -167,7 +167,11 @@ spec:
 
 {{/* Where the pods of a group may run. */}}
 {{- define "asyncrl.runPlace" -}}
-{{- range $key := list "nodeSelector" "tolerations" "affinity" }}
+{{- with include "asyncrl.texts" .nodeSelector }}
+nodeSelector:
+  {{- . | nindent 2 }}
+{{- end }}
+{{- range $key := list "tolerations" "affinity" }}
 {{- with index $ $key }}
 {{ $key }}:
   {{- toYaml . | nindent 2 }}
