@@ -27,7 +27,7 @@ from tests.processes import find
 from tests.web_config import token_digest, write_web_config
 from tests.wire import post_raw
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 
 QUIET_VERSIONS = 30
 STALLS = {"AsyncRLStalledTrainerStarved", "AsyncRLStalledRolloutersPaused", "AsyncRLWeightSyncStuck"}
