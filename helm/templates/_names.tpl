@@ -36,7 +36,8 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 name: {{ index . 2 | quote }}
 namespace: {{ index $given 3 | default $root.Release.Namespace | quote }}
 labels:
-  {{- merge (include "asyncrl.texts" (index $given 4) | fromYaml) (include "asyncrl.labels" (list $root (index . 1)) | fromYaml) | toYaml | nindent 2 }}
+  {{- $ours := include "asyncrl.labels" (list $root (index . 1)) | fromYaml }}
+  {{- merge (include "asyncrl.texts" (index $given 4) | fromYaml) $ours | toYaml | nindent 2 }}
 {{- end }}
 
 {{/* Labels or annotations of the user as YAML, without those that a file of values further back had and null takes away. */}}

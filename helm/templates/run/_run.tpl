@@ -70,7 +70,8 @@ resources: {{ printf "\"{\\\"%s\\\": %d}\"" (index . 0) (int (index . 1)) | squo
 {{- $run := .root.Values.run -}}
 metadata:
   annotations:
-    {{- merge (dict "checksum/config" (include "asyncrl.runSettings" $root | sha256sum)) (include "asyncrl.texts" $run.podAnnotations | fromYaml) | toYaml | nindent 4 }}
+    {{- $checksum := dict "checksum/config" (include "asyncrl.runSettings" $root | sha256sum) }}
+    {{- merge $checksum (include "asyncrl.texts" $run.podAnnotations | fromYaml) | toYaml | nindent 4 }}
   labels:
     {{- include "asyncrl.selector" (list $root "run") | nindent 4 }}
 spec:
