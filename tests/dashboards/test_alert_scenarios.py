@@ -1,6 +1,7 @@
 """All rules together, before whole stories of runs: exactly the expected alerts, and none after all that is usual.
 
 The stories happen side by side in one Prometheus, minute by minute; `firing` says which alerts fire at which minutes.
+Long because a story is told in one piece, and there are ten of them.
 """
 
 from collections.abc import Callable, Mapping
