@@ -119,7 +119,8 @@ def watched(
                     many.send(version // MANY_EVERY)
                 time.sleep(VERSION_SECONDS)
             prometheus.wait_for(f'count(asyncrl_param_version{{run="{OURS}"}}) == 2')
-            prometheus.wait_for('ALERTS{alertstate="firing",run!=""} offset 2s')  # a step of the range is after it
+            # For long enough that a step of the range falls into it.
+            prometheus.wait_for('ALERTS{alertstate="firing",run!=""} offset 2s')
             for run, last in ((OURS, VERSIONS), (MANY, VERSIONS // MANY_EVERY)):
                 prometheus.wait_for(f'asyncrl_version_complete{{run="{run}",param_version="{last}"}}')
             yield Watched(prometheus=prometheus.url, begin=begin, end=time.time())
