@@ -49,7 +49,9 @@ _CELLS: Final = ("${__data.fields.Run:percentencode}", "${__data.fields.Version}
 
 LINKS: Final = {
     "runbook": Link(title="Runbook", url=f"{RUNBOOKS}/${{__value.raw}}.md"),
-    "versions": Link(title="Versions of this run", url=board_url("versions", "var-run=${__value.raw}")),
+    "versions": Link(
+        title="Versions of this run", url=board_url("versions", "var-run=${__value.raw:percentencode}")
+    ),
     "traces": traces(*_CELLS),
     "record": record(*_CELLS),
 }
