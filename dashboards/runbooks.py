@@ -18,6 +18,9 @@ What to do when an alert tells of something: what it means, what it costs, how t
 [alerts.md](../alerts.md) says how to load the rules, route them and change their thresholds.
 
 `critical`: act now. `warning`: act today. `info`: good to know. `none`: the Watchdog, which is never off.
+
+A condition that looks back over some minutes, as that of AsyncRLExporterReplicaDown does, becomes true only when all of
+them are bad; how long it lasts before it fires counts from there.
 """
 _TABLE: Final = "| alert | severity | lasts before it fires | what it tells |\n| --- | --- | --- | --- |"
 

@@ -11,6 +11,10 @@ from typing import Any, Final
 import promql_parser
 import yaml
 
+from dashboards.promql import REPORTED
+from exporter import catalog
+from exporter.catalog import FAMILY_BY_NAME, PREFIX, Family
+
 GENERATED: Final = Path(__file__).parents[2] / "dashboards" / "generated"
 BOARDS: Final[dict[str, dict[str, Any]]] = {
     path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(GENERATED.glob("*.json"))
@@ -20,6 +24,8 @@ RULES: Final[list[dict[str, Any]]] = [
     for group in yaml.safe_load((GENERATED / "rules.yaml").read_text(encoding="utf-8"))["groups"]
     for rule in group["rules"]
 ]
+
+HISTOGRAM_PARTS: Final = ("_bucket", "_sum", "_count")
 
 EMPTY: Final = dict.fromkeys(("run", "rollouter", "attempt"), "")
 ONE: Final = {"run": "a", "rollouter": "0", "attempt": "1"}
@@ -120,3 +126,19 @@ def grouping_labels(text: str) -> set[str]:
         for label in labels.split(",")
         if label.strip()
     }
+
+
+def family_of(name: str) -> Family | None:
+    """The family that a series belongs to; None of what Prometheus or other exporters publish."""
+    if name in FAMILY_BY_NAME:
+        return FAMILY_BY_NAME[name]
+    for end in HISTOGRAM_PARTS:
+        if FAMILY_BY_NAME.get(name.removesuffix(end), catalog.PARAM_VERSION).kind == "histogram":
+            return FAMILY_BY_NAME[name.removesuffix(end)]
+    for prefix in (f"{PREFIX}version_{REPORTED}", f"{PREFIX}{REPORTED}"):
+        if name.startswith(prefix):
+            window = prefix.removesuffix(REPORTED)
+            exact = FAMILY_BY_NAME[window + name.removeprefix(prefix)]
+            labels = tuple(label for label in exact.labels if label != "rollouter")
+            return Family(name=name, kind="gauge", help=exact.help, labels=(*labels, "source"))
+    return None

@@ -12,7 +12,7 @@ import yaml
 from dashboards import dcgm
 from dashboards.promql import HOME_LABELS, REPLICA_LABELS, REPORTED
 from exporter import catalog
-from exporter.catalog import FAMILY_BY_NAME, PREFIX, Family
+from exporter.catalog import PREFIX, Family
 from tests.dashboards.board_files import (
     ALL,
     BOARDS,
@@ -22,12 +22,12 @@ from tests.dashboards.board_files import (
     SEVERAL,
     distinct,
     expressions,
+    family_of,
     grouping_labels,
     selected,
 )
 from tests.prometheus import require_binary
 
-HISTOGRAM_PARTS: Final = ("_bucket", "_sum", "_count")
 OF_COUNTERS: Final = {"rate", "increase", "resets", "irate"}
 PROMETHEUS_OWN: Final = {"ALERTS", "ALERTS_FOR_STATE", "up", "scrape_duration_seconds"}
 """What Prometheus itself says, of alerts and of scrapes."""
@@ -43,22 +43,6 @@ OFF_THE_BOARDS: Final = {
 
 CUMULATIVE: Final = {catalog.VERSIONS_SEALED.name, catalog.JOURNAL_TORN.name}
 """Counters whose total is what is asked for: versions since the run began, and what was found at the start."""
-
-
-def family_of(name: str) -> Family | None:
-    """The family that a series belongs to; None of what Prometheus or other exporters publish."""
-    if name in FAMILY_BY_NAME:
-        return FAMILY_BY_NAME[name]
-    for end in HISTOGRAM_PARTS:
-        if FAMILY_BY_NAME.get(name.removesuffix(end), catalog.PARAM_VERSION).kind == "histogram":
-            return FAMILY_BY_NAME[name.removesuffix(end)]
-    for prefix in (f"{PREFIX}version_{REPORTED}", f"{PREFIX}{REPORTED}"):
-        if name.startswith(prefix):
-            window = prefix.removesuffix(REPORTED)
-            exact = FAMILY_BY_NAME[window + name.removeprefix(prefix)]
-            labels = tuple(label for label in exact.labels if label != "rollouter")
-            return Family(name=name, kind="gauge", help=exact.help, labels=(*labels, "source"))
-    return None
 
 
 @pytest.mark.parametrize("variables", [EMPTY, ONE, SEVERAL, ALL], ids=["none", "one", "several", "all"])
