@@ -254,3 +254,11 @@ def test_a_version_leads_to_its_traces_and_to_its_record() -> None:
 def test_an_alert_leads_to_its_runbook() -> None:
     urls = list(values_of(BOARDS["overview"]["panels"], "url"))
     assert any(url.endswith("docs/runbooks/${__value.raw}.md") for url in urls)
+
+
+def test_a_run_of_any_name_leads_to_its_board() -> None:
+    """A space or an ampersand in the name of a run stays within the address."""
+    for board in BOARDS.values():
+        for url in values_of(board["panels"], "url"):
+            if "/d/" in url and "${__value" in url:
+                assert "var-run=${__value.raw:percentencode}" in url
