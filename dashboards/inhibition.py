@@ -51,6 +51,11 @@ INHIBITIONS: Final = (
         ),
         equal=HOME_LABELS,
     ),
+    Inhibition(
+        causes=("AsyncRLJournalUnavailable",),
+        consequences=("AsyncRLReplicaJournalUnavailable",),
+        equal=HOME_LABELS,
+    ),
     # A run that is dead: everything of it stands still.
     Inhibition(
         causes=("AsyncRLRunFailed", "AsyncRLTrainerSilent"),
@@ -65,6 +70,7 @@ INHIBITIONS: Final = (
     Inhibition(causes=("AsyncRLRunFailed",), consequences=("AsyncRLTrainerSilent", "AsyncRLRecordsRejected")),
     # A stall: its cause, where that is known, and not what follows from it.
     Inhibition(causes=_STALLS, consequences=("AsyncRLVersionStalled",)),
+    Inhibition(causes=("AsyncRLWeightSyncStuck",), consequences=("AsyncRLStalledRolloutersPaused",)),
     Inhibition(causes=("AsyncRLStalledRolloutersPaused",), consequences=("AsyncRLStalledTrainerStarved",)),
     Inhibition(causes=("AsyncRLVersionStalled", *_STALLS, "AsyncRLPauseTooLong"), consequences=_SLOW),
     # Who waits, and for what.

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from dashboards.alert import RUNNING, SETTLED, STARTED, latest
+from dashboards.alert import RUNNING, SETTLED, STARTED, latest, least
 from dashboards.promql import REPLICA_LABELS, RUN, increase, once, rate, selector
 from dashboards.thresholds import limit
 from exporter import catalog
@@ -47,13 +47,23 @@ def _ended() -> str:
     return once(f"({over}) * ignoring (status) group_left () {attempt}", "status")
 
 
+def ended(window: str) -> str:
+    """Where an exporter said that the attempt is over which was the last one on the page within the window."""
+    attempt, began = (
+        f"last_over_time({selector(family)}[{window}])"
+        for family in (catalog.RUN_ATTEMPT, catalog.ATTEMPT_START)
+    )
+    return (
+        f"{once(attempt)} <= last_over_time({ENDED}[$day])"
+        f" and {least(began)} < last_over_time({ENDED_AT}[$day])"
+    )
+
+
 def _running() -> str:
     """As far as one exporter knows, unless another said that this attempt is over: one that was away at the end of
     a run goes on waiting for it."""
     known = latest(selector(catalog.RUN_STATUS, 'status="running"')) + " == 1"
-    attempt = f"{latest(selector(catalog.RUN_ATTEMPT))} <= last_over_time({ENDED}[$day])"
-    began_before = f"{STARTED} < last_over_time({ENDED_AT}[$day])"
-    return f"({known}) unless on ({RUN}) ({attempt} and {began_before})"
+    return f"({known}) unless on ({RUN}) ({ended('$bridge')})"
 
 
 def _windowed(family: Family) -> str:

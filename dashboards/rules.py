@@ -35,7 +35,11 @@ def rules(divisor: int = 1) -> dict[str, Any]:
     interval = durations.written("evaluation", divisor)
     groups: dict[str, Sequence[dict[str, Any]]] = {
         "thresholds": [
-            {"record": one.record, "expr": f"vector({one.number(divisor):.10g})"}
+            {
+                "record": one.record,
+                "expr": f"vector({one.number(divisor):.10g})",
+                "labels": {"threshold": one.name},  # what tells them apart where functions drop the name
+            }
             for one in THRESHOLDS.values()
         ],
         "recordings": [{"record": one.record, "expr": _expr(one.expr, divisor)} for one in RECORDINGS],

@@ -2,14 +2,27 @@
 
 from typing import Final
 
-from dashboards.alert import Alert, latest, running
-from dashboards.promql import increase, once, rate, selector
-from dashboards.thresholds import limit
+from dashboards.alert import Alert, latest, least, running
+from dashboards.promql import once, rate, selector
+from dashboards.thresholds import THRESHOLDS, limit
 from exporter import catalog
 
 _BUILD: Final = selector(catalog.BUILD_INFO)
 _ONE_OUTAGE: Final = 2
 """Changes of `up` by one time away and back, of which another alert has told."""
+_TRIED_OUT: Final = 2
+"""Changes of a threshold that somebody makes and takes back. Two files with the same rules change it every minute."""
+_THRESHOLDS: Final = '{__name__=~"asyncrl:threshold:(.+)"}'
+
+
+def _requests(*matchers: str) -> str:
+    """What each exporter was asked lately."""
+    return f"sum without (signal, status) (increase({selector(catalog.OTLP_REQUESTS, *matchers)}[$bridge]))"
+
+
+_REFUSED: Final = _requests('status="503"')
+_REFUSED_SHARE: Final = f"({_REFUSED} or {_requests()} * 0) / {_requests()}"
+"""Not a number where nobody asks: no minimum, and above nothing. A status that was never answered has no series."""
 
 ALERTS: Final = (
     Alert(
@@ -18,6 +31,17 @@ ALERTS: Final = (
         expr="vector(1)",
         summary="Alerts reach whoever reads this",
         description="Fires always. Where it stops, something between Prometheus and the receiver is broken.",
+    ),
+    Alert(
+        name="AsyncRLThresholdInvalid",
+        severity="warning",
+        expr=f"count by (threshold) ({_THRESHOLDS}) > 1"
+        f" or max by (threshold) (changes({_THRESHOLDS}[$recent])) > {_TRIED_OUT}"
+        f" or (count(count by (threshold) ({_THRESHOLDS})) or vector(0)) < {len(THRESHOLDS)}",
+        hold="brief",
+        summary="Thresholds of the rules are missing, doubled or unsteady",
+        description="Each threshold is to be one series that stands still:"
+        " {{ with $labels.threshold }}{{ . }} is not{{ else }}only {{ $value }} of them are there{{ end }}.",
     ),
     Alert(
         name="AsyncRLExporterDown",
@@ -48,11 +72,20 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLJournalUnavailable",
         severity="critical",
-        expr=increase(selector(catalog.OTLP_REQUESTS, 'status="503"'), "$bridge") + " > 0",
+        expr=f"{least(_REFUSED_SHARE)} > 0",
         hold="lasting",
-        keep="aftermath",
-        summary="The exporter's disk takes nothing",
-        description="{{ $value | humanize }} requests ({{ $labels.signal }}) were answered with 503 lately.",
+        summary="No exporter of job {{ $labels.job }} can write its journal",
+        description="Every exporter of job {{ $labels.job }} that is asked answers with 503, at least"
+        " {{ $value | humanizePercentage }} of the requests.",
+    ),
+    Alert(
+        name="AsyncRLReplicaJournalUnavailable",
+        severity="warning",
+        expr=f"{_REFUSED_SHARE} > 0",
+        hold="lasting",
+        summary="Exporter {{ $labels.instance }} cannot write its journal",
+        description="{{ $labels.instance }} (job {{ $labels.job }}) answers {{ $value | humanizePercentage }} of the"
+        " requests with 503.",
     ),
     Alert(
         name="AsyncRLSeriesBudgetExceeded",

@@ -44,7 +44,7 @@ ALERTS: Final = (
         expr=f"{rate(selector(dcgm.HEAT_THROTTLED), '$recent')} / {_NANOSECONDS}"
         f" > {limit('gpu_heat_throttled_ratio')}",
         hold="lasting",
-        keep="flapping",
+        keep="aftermath",
         summary=f"{_GPU} is too hot",
         description=f"Heat holds back the clock of {_GPU} for {{{{ $value | humanizePercentage }}}} of the time.",
     ),
@@ -53,7 +53,7 @@ ALERTS: Final = (
         severity="warning",
         expr=f"{_USED} / ({_USED} + {latest(selector(dcgm.MEMORY_FREE))}) > {limit('gpu_memory_ratio')}",
         hold="sustained",
-        keep="flapping",
+        keep="aftermath",
         summary=f"{_GPU} has no memory left",
         description=f"{{{{ $value | humanizePercentage }}}} of the memory of {_GPU} is in use.",
     ),

@@ -39,7 +39,6 @@ ALERTS: Final = (
             f" and {_DROP} > {limit('reward_drop_sigmas')} * {_spread(_REWARD)}"
         ),
         hold="lasting",
-        keep="aftermath",
         summary="The reward of run {{ $labels.run }} collapsed",
         description="The mean reward of run {{ $labels.run }} is {{ $value | humanize }} below what was usual.",
     ),
@@ -51,7 +50,6 @@ ALERTS: Final = (
             f" unless on ({RUN}) ({_lately(_REWARD)} - {_usually(_REWARD)} > {_spread(_REWARD)})"
         ),
         hold="lasting",
-        keep="flapping",
         summary="The entropy of run {{ $labels.run }} collapsed",
         description="The policy of run {{ $labels.run }} has an entropy of {{ $value | humanize }} nats per token,"
         " far below what was usual, and the reward did not rise.",
@@ -61,7 +59,6 @@ ALERTS: Final = (
         severity="warning",
         expr=settled(f"{_lately(catalog.metric_family('kl_behaviour'))} > {limit('kl_behaviour')}"),
         hold="lasting",
-        keep="flapping",
         summary="Run {{ $labels.run }} trains far off policy",
         description="The trained policy of run {{ $labels.run }} is {{ $value | humanize }} nats per token away"
         " from the one that generated the samples.",
@@ -74,7 +71,6 @@ ALERTS: Final = (
             f" and {_lately(_KL_REFERENCE)} > {limit('blow_up_factor')} * {_usually(_KL_REFERENCE)}"
         ),
         hold="lasting",
-        keep="flapping",
         summary="The KL divergence of run {{ $labels.run }} blew up",
         description="The policy of run {{ $labels.run }} is {{ $value | humanize }} nats per token away from its"
         " reference, many times what was usual.",
@@ -87,7 +83,6 @@ ALERTS: Final = (
             f" * ({_usually(_GRAD_NORM)} > {limit('grad_norm_least')})"
         ),
         hold="lasting",
-        keep="flapping",
         summary="The gradients of run {{ $labels.run }} blew up",
         description="The gradient norm of run {{ $labels.run }} is {{ $value | humanize }}, many times what was"
         " usual.",
@@ -110,7 +105,6 @@ ALERTS: Final = (
             f" < {limit('effective_sample_size_ratio')}"
         ),
         hold="lasting",
-        keep="flapping",
         summary="A few tokens carry the updates of run {{ $labels.run }}",
         description="The effective sample size of run {{ $labels.run }} is {{ $value | humanizePercentage }} of its"
         " samples.",
@@ -123,7 +117,6 @@ ALERTS: Final = (
             f" or {_lately(_IMPORTANCE)} < {limit('importance_ratio_low')}"
         ),
         hold="lasting",
-        keep="flapping",
         summary="The importance ratios of run {{ $labels.run }} are not around 1",
         description="The mean importance ratio of run {{ $labels.run }} is {{ $value | humanize }}.",
     ),

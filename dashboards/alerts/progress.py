@@ -112,7 +112,6 @@ ALERTS: Final = (
             f" > {limit('weight_sync_share_ratio')}"
         ),
         hold="lasting",
-        keep="flapping",
         summary="Weight syncs of run {{ $labels.run }} are slow",
         description="Weight syncs take {{ $value | humanizePercentage }} of the versions of run {{ $labels.run }}.",
     ),

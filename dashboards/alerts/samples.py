@@ -27,10 +27,9 @@ ALERTS: Final = (
         name="AsyncRLStalenessAboveLimit",
         severity="critical",
         expr=running(
-            once(f"max_over_time({selector(_STALENESS)}[$bridge])")
+            once(f"max_over_time({selector(_STALENESS)}[$recent])")
             + f" > {latest(selector(catalog.STALENESS_LIMIT))}"
         ),
-        keep="aftermath",
         summary="Run {{ $labels.run }} trains on samples beyond its staleness limit",
         description="A sample of staleness {{ $value }} was trained on, above the limit that run"
         " {{ $labels.run }} states.",
@@ -42,7 +41,6 @@ ALERTS: Final = (
             f"histogram_quantile(0.95, {rate(_BUCKETS, '$recent')}) > {limit('staleness_versions')}"
         ),
         hold="lasting",
-        keep="flapping",
         summary="Run {{ $labels.run }} trains on old samples",
         description="A twentieth of what run {{ $labels.run }} trains on is {{ $value | humanize }} versions old"
         " or older.",
@@ -52,7 +50,6 @@ ALERTS: Final = (
         severity="warning",
         expr=running(f"{_share(_DROPPED, '.+')} > {limit('dropped_samples_ratio')}"),
         hold="lasting",
-        keep="flapping",
         summary="Run {{ $labels.run }} throws samples away",
         description="{{ $value | humanizePercentage }} of the samples of run {{ $labels.run }} were dropped as stale"
         " or for want of room.",
@@ -62,7 +59,6 @@ ALERTS: Final = (
         severity="warning",
         expr=running(f"{_share('failed', '.+')} > {limit('failed_samples_ratio')}"),
         hold="lasting",
-        keep="flapping",
         summary="Samples of run {{ $labels.run }} fail",
         description="{{ $value | humanizePercentage }} of the samples of run {{ $labels.run }} failed.",
     ),
@@ -71,7 +67,6 @@ ALERTS: Final = (
         severity="warning",
         expr=running(f"{_share('filtered_zero_variance', _USED)} > {limit('filtered_samples_ratio')}"),
         hold="sustained",
-        keep="flapping",
         summary="Run {{ $labels.run }} has nothing to learn from",
         description="{{ $value | humanizePercentage }} of the consumed samples of run {{ $labels.run }} have equal"
         " rewards within their group and are filtered out.",

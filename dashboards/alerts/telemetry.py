@@ -4,6 +4,7 @@ from typing import Final
 
 from dashboards.alert import Alert, happened, latest, least, listed, missed, running
 from dashboards.promql import RUN, increase, once, selector
+from dashboards.recording import ended
 from dashboards.thresholds import limit
 from exporter import catalog
 
@@ -23,8 +24,11 @@ def _silent(role: str, spoke: str, within: str) -> str:
     seen = selector(catalog.SOURCE_LAST_SEEN, f'role="{role}"')
     silence = least(f"last_over_time((timestamp({seen}) - {seen})[$bridge:])")
     labels = f"{RUN}, rollouter" if role == "rollouter" else RUN
-    silent = f"{silence} > {limit('heartbeat_seconds')}"
-    return running(f"({silent}) and on ({labels}) last_over_time({spoke}[{within}])")
+    return f"{silence} > {limit('heartbeat_seconds')} and on ({labels}) last_over_time({spoke}[{within}])"
+
+
+_TRAINERS_SILENT: Final = _silent("trainer", selector(catalog.TRAINER_STATE, _ANY_STATE), "$day")
+_ROLLOUTERS_SILENT: Final = _silent("rollouter", selector(catalog.ROLLOUTER_STATE, _ANY_STATE), "$memory")
 
 
 ALERTS: Final = (
@@ -40,7 +44,8 @@ ALERTS: Final = (
         name="AsyncRLRunVanished",
         severity="critical",
         expr=f"({_LAST_KNOWN} == 1) unless ignoring (status) {latest(selector(catalog.RUN_STATUS))}"
-        f" and ignoring (run, version) {latest(selector(catalog.BUILD_INFO))}",
+        f" and ignoring (run, version) {latest(selector(catalog.BUILD_INFO))}"
+        f" unless on ({RUN}) ({ended('$memory')})",
         hold="lasting",
         summary="Run {{ $labels.run }} is gone from the exporter",
         description="Run {{ $labels.run }} was running, and the exporter, which is up, knows nothing of it.",
@@ -48,7 +53,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLTrainerSilent",
         severity="critical",
-        expr=_silent("trainer", selector(catalog.TRAINER_STATE, _ANY_STATE), "$day"),
+        expr=running(_TRAINERS_SILENT),
         hold="brief",
         summary="The trainer of run {{ $labels.run }} is silent",
         description="Nothing has come from the trainer of run {{ $labels.run }} for"
@@ -57,7 +62,8 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLRollouterSilent",
         severity="warning",
-        expr=_silent("rollouter", selector(catalog.ROLLOUTER_STATE, _ANY_STATE), "$memory"),
+        # Not beside a silent trainer, of which another alert tells: it would be news when that one is over.
+        expr=running(f"({_ROLLOUTERS_SILENT}) unless on ({RUN}) ({_TRAINERS_SILENT})"),
         hold="brief",
         keep="flapping",  # as long as there is something to tell of records that it did not send, or too late
         summary="Rollouter {{ $labels.rollouter }} of run {{ $labels.run }} is silent",
@@ -72,7 +78,6 @@ ALERTS: Final = (
             f" or {once(f'max_over_time({_OFFSET}[$bridge])')} < -{limit('clock_offset_seconds')}"
         ),
         hold="lasting",
-        keep="aftermath",
         summary="A clock of run {{ $labels.run }} is wrong",
         description="The clock of {{ $labels.role }} {{ $labels.rollouter }} of run {{ $labels.run }} differs"
         " from the exporter's by {{ $value | humanizeDuration }}, or its telemetry is that late.",
@@ -98,7 +103,6 @@ ALERTS: Final = (
         name="AsyncRLRecordsLate",
         severity="warning",
         expr=f"{least(f'increase({_LATE}[$recent])')} > {limit('late_records')}",
-        keep="aftermath",
         summary="Records of run {{ $labels.run }} come too late",
         description="{{ $value | humanize }} records of run {{ $labels.run }} came after their version was sealed.",
     ),

@@ -25,7 +25,6 @@ ALERTS: Final = (
         severity="warning",
         expr=_advancing(f"{TRAINER_WAIT} > {limit('trainer_wait_ratio')}"),
         hold="lasting",
-        keep="flapping",
         summary="The trainer of run {{ $labels.run }} waits for samples",
         description="The trainer of run {{ $labels.run }} waits for {{ $value | humanizePercentage }} of its time:"
         " the rollouters are too slow for it.",
@@ -35,7 +34,6 @@ ALERTS: Final = (
         severity="warning",
         expr=_advancing(f"{_IDLE_FOR_NOTHING} > {limit('rollouters_idle_ratio')}"),
         hold="lasting",
-        keep="flapping",
         summary="The rollouters of run {{ $labels.run }} are idle",
         description="The rollouters of run {{ $labels.run }} decode nothing for {{ $value | humanizePercentage }}"
         " of their time: the trainer is too slow for them.",
@@ -48,7 +46,6 @@ ALERTS: Final = (
             f" and on ({RUN}) ({ROLLOUTERS_IDLE} > {limit('both_idle_ratio')})"
         ),
         hold="lasting",
-        keep="flapping",
         summary="Both sides of run {{ $labels.run }} wait",
         description="The trainer of run {{ $labels.run }} waits for {{ $value | humanizePercentage }} of its time"
         " while the rollouters are idle, too.",
@@ -61,7 +58,6 @@ ALERTS: Final = (
             f" unless on ({RUN}) ({ROLLOUTERS_IDLE} > {limit('rollouters_idle_ratio')})"
         ),
         hold="sustained",
-        keep="flapping",
         summary="The rollouters of run {{ $labels.run }} decode far fewer responses than they could",
         description="{{ $value | humanizePercentage }} of the decoding capacity of run {{ $labels.run }} is empty"
         " while rollouters are at work: long responses hold up the others.",

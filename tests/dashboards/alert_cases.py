@@ -182,7 +182,7 @@ def instead(alert: str, gauge: str, *absent: str) -> AlertCase:
         bad={gauge: level(0.1, 0.8)},
         base={name: lambda minute: None for name in OF_RUN if name.startswith(absent)},
         after=11,
-        lingers=34,
+        lingers=4,
         edges=({gauge: level(0.1, 0.49)},),
     )
 
@@ -224,10 +224,10 @@ def in_its_first_hour(
         alert=alert,
         bad={f"asyncrl_{family}{{}}": level(usual, other)},
         base={"asyncrl_attempt_start_timestamp_seconds{}": always(15 * 60)},
-        after=26,
+        after=18,
         lingers=lingers,
-        since=40,
-        until=70,
+        since=48,
+        until=77,
     )
 
 
@@ -274,9 +274,16 @@ CASES = (
         alert="AsyncRLJournalUnavailable",
         bad={'asyncrl_exporter_requests_total{signal="traces",status="503"}': rate(0, 30)},
         after=5,
-        lingers=19,
-        labels={"signal": "traces", "status": "503"},
+        lingers=4,
         no_run=True,
+    ),
+    AlertCase(
+        alert="AsyncRLReplicaJournalUnavailable",
+        bad={'asyncrl_exporter_requests_total{signal="traces",status="503"}': rate(0, 30)},
+        after=5,
+        lingers=4,
+        no_run=True,
+        of_instance=True,
     ),
     AlertCase(
         alert="AsyncRLSeriesBudgetExceeded",
@@ -351,7 +358,7 @@ CASES = (
         alert="AsyncRLClockSkewed",
         bad={TRAINER_OFFSET: level(0.5, 15)},
         after=10,
-        lingers=15,
+        lingers=0,
         edges=({TRAINER_OFFSET: level(0.5, 10)},),
         labels={"role": "trainer"},
     ),
@@ -359,7 +366,7 @@ CASES = (
         alert="AsyncRLClockSkewed",
         bad={TRAINER_OFFSET: level(0.5, -15)},
         after=10,
-        lingers=15,
+        lingers=0,
         edges=({TRAINER_OFFSET: level(0.5, -10)},),
         labels={"role": "trainer"},
     ),
@@ -376,7 +383,7 @@ CASES = (
         alert="AsyncRLRecordsLate",
         bad={'asyncrl_late_records_total{reason="sealed"}': rate(0, 0.4)},
         after=12,
-        lingers=16,
+        lingers=1,
         edges=({'asyncrl_late_records_total{reason="sealed"}': rate(0, 0.33)},),
         labels={"reason": "sealed"},
         outlives_run=True,
@@ -545,7 +552,7 @@ CASES = (
         alert="AsyncRLWeightSyncSlow",
         bad={"asyncrl_weight_sync_mean_seconds{}": level(4, 36)},
         after=15,
-        lingers=35,
+        lingers=5,
         edges=({"asyncrl_weight_sync_mean_seconds{}": level(4, 23.9)},),
     ),
     AlertCase(
@@ -588,7 +595,7 @@ CASES = (
         alert="AsyncRLTrainerStarved",
         bad=trainer_seconds(training=17, waiting_samples=39),
         after=15,
-        lingers=34,
+        lingers=4,
         edges=(trainer_seconds(training=26.1, waiting_samples=29.9),),
         without="the newest version's wait ratio says that all is well",
     ),
@@ -596,7 +603,7 @@ CASES = (
         alert="AsyncRLRolloutersIdle",
         bad=rollouter_seconds(generating=21, paused_staleness=39),
         after=15,
-        lingers=34,
+        lingers=4,
         edges=(
             rollouter_seconds(generating=30.1, paused_staleness=29.9),
             rollouter_seconds(generating=14, paused_staleness=6, validating=40),
@@ -628,7 +635,7 @@ CASES = (
         bad=trainer_seconds(training=32, waiting_samples=24)
         | rollouter_seconds(generating=36, paused_staleness=24),
         after=15,
-        lingers=34,
+        lingers=4,
         edges=(
             trainer_seconds(training=32, waiting_samples=24)
             | rollouter_seconds(generating=42.1, paused_staleness=17.9),
@@ -645,7 +652,7 @@ CASES = (
             **rollouter_seconds(generating=42, paused_staleness=18),
         },
         after=19,
-        lingers=32,
+        lingers=2,
         edges=(
             {"asyncrl_rollouters_utilization_ratio{}": level(0.8, 0.31)},
             {
@@ -659,35 +666,35 @@ CASES = (
         alert="AsyncRLStalenessAboveLimit",
         bad={"asyncrl_staleness_max_versions{}": level(2, 5)},
         after=0,
-        lingers=20,
+        lingers=14,
         edges=({"asyncrl_staleness_max_versions{}": level(2, 4)},),
     ),
     AlertCase(
         alert="AsyncRLStalenessHigh",
         bad=staleness({8: 90}),
         after=12,
-        lingers=37,
+        lingers=7,
         edges=(staleness({6: 60, 8: 96}),),
     ),
     AlertCase(
         alert="AsyncRLSamplesDropped",
         bad=samples(dropped_stale=1.7),
         after=14,
-        lingers=35,
+        lingers=5,
         edges=(samples(dropped_stale=1), samples(dropped_rollback=1.7)),
     ),
     AlertCase(
         alert="AsyncRLSamplesFailed",
         bad=samples(failed=1.7),
         after=14,
-        lingers=35,
+        lingers=5,
         edges=(samples(failed=1),),
     ),
     AlertCase(
         alert="AsyncRLSamplesAllFiltered",
         bad=samples(trained=1.4, filtered_zero_variance=18.6),
         after=24,
-        lingers=30,
+        lingers=0,
         edges=(samples(trained=2.1, filtered_zero_variance=17.9),),
     ),
     # ---- learning
@@ -695,7 +702,7 @@ CASES = (
         alert="AsyncRLRewardCollapsed",
         bad={"asyncrl_reward_mean{}": level(noisy(0.5, 0.1), 0.1)},
         after=17,
-        lingers=16,
+        lingers=1,
         since=40,
         until=70,
         edges=(
@@ -703,17 +710,17 @@ CASES = (
             {"asyncrl_reward_mean{}": level(noisy(0.5, 0.2), 0.1)},
         ),
     ),
-    in_its_first_hour("AsyncRLRewardCollapsed", "reward_mean", noisy(0.5, 0.1), 0.1, 16),
-    in_its_first_hour("AsyncRLEntropyCollapsed", "entropy", 1, 0.2, 31),
-    in_its_first_hour("AsyncRLKLReferenceBlownUp", "kl_reference", 0.015, 0.18, 31),
-    in_its_first_hour("AsyncRLGradNormBlownUp", "grad_norm", 0.5, 7.5, 35),
+    in_its_first_hour("AsyncRLRewardCollapsed", "reward_mean", noisy(0.5, 0.1), 0.1, 1),
+    in_its_first_hour("AsyncRLEntropyCollapsed", "entropy", 1, 0.2, 1),
+    in_its_first_hour("AsyncRLKLReferenceBlownUp", "kl_reference", 0.015, 0.18, 1),
+    in_its_first_hour("AsyncRLGradNormBlownUp", "grad_norm", 0.5, 7.5, 5),
     learning(
         "AsyncRLEntropyCollapsed",
         "entropy",
         1,
         0.2,
         19,
-        31,
+        1,
         {"asyncrl_entropy{}": level(1, 0.31)},
         {"asyncrl_entropy{}": level(1, 0.2), "asyncrl_reward_mean{}": level(noisy(0.5, 0.1), 0.9)},
     ),
@@ -723,7 +730,7 @@ CASES = (
         0.01,
         0.15,
         15,
-        35,
+        5,
         {"asyncrl_kl_behaviour{}": level(0.01, 0.099)},
     ),
     AlertCase(  # of an attempt that has just begun: its first quarter of an hour says nothing
@@ -733,7 +740,7 @@ CASES = (
             "asyncrl_attempt_start_timestamp_seconds{}": level(0, 30 * 60),
         },
         after=21,
-        lingers=35,
+        lingers=5,
     ),
     AlertCase(  # with versions of eight minutes: its first three
         alert="AsyncRLKLBehaviourHigh",
@@ -742,7 +749,7 @@ CASES = (
             "asyncrl_attempt_start_timestamp_seconds{}": level(0, 30 * 60),
         },
         after=29,
-        lingers=35,
+        lingers=5,
         base=lengths_of_versions(480),
     ),
     learning(
@@ -751,12 +758,12 @@ CASES = (
         0.015,
         0.18,
         19,
-        31,
+        1,
         {"asyncrl_kl_reference{}": level(0.015, 0.149)},
         {"asyncrl_kl_reference{}": level(0.005, 0.09)},
     ),
     learning(
-        "AsyncRLGradNormBlownUp", "grad_norm", 0.5, 7.5, 15, 35, {"asyncrl_grad_norm{}": level(0.5, 4.9)}
+        "AsyncRLGradNormBlownUp", "grad_norm", 0.5, 7.5, 15, 5, {"asyncrl_grad_norm{}": level(0.5, 4.9)}
     ),
     learning(  # from nearly nothing, which is no zero
         "AsyncRLGradNormBlownUp",
@@ -764,7 +771,7 @@ CASES = (
         1.5e-8,
         2.25e-7,
         15,
-        35,
+        5,
         {"asyncrl_grad_norm{}": level(9e-9, 1.35e-7)},
     ),
     learning(
@@ -776,7 +783,7 @@ CASES = (
         0.9,
         0.2,
         18,
-        32,
+        2,
         {"asyncrl_effective_sample_size_ratio{}": level(0.9, 0.31)},
     ),
     learning(
@@ -785,7 +792,7 @@ CASES = (
         1,
         3,
         13,
-        37,
+        7,
         {"asyncrl_importance_ratio_mean{}": level(1, 1.9)},
     ),
     learning(
@@ -794,7 +801,7 @@ CASES = (
         1,
         0.3,
         16,
-        34,
+        4,
         {"asyncrl_importance_ratio_mean{}": level(1, 0.52)},
     ),
     # ---- GPUs
@@ -841,7 +848,7 @@ CASES = (
         alert="AsyncRLGPUThrottled",
         bad={f"DCGM_FI_DEV_THERMAL_VIOLATION{{{GPU_1}}}": rate(0, 0.08 * 60e9)},
         after=14,
-        lingers=35,
+        lingers=20,
         edges=({f"DCGM_FI_DEV_THERMAL_VIOLATION{{{GPU_1}}}": rate(0, 0.049 * 60e9)},),
         labels={"gpu": "1", "job": "dcgm"},
         no_run=True,
@@ -854,7 +861,7 @@ CASES = (
             f"DCGM_FI_DEV_FB_FREE{{{GPU_1}}}": level(40_000, 1_000),
         },
         after=10,
-        lingers=30,
+        lingers=15,
         edges=(
             {
                 f"DCGM_FI_DEV_FB_USED{{{GPU_1}}}": level(40_000, 77_500),

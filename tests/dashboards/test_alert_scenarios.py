@@ -1,7 +1,7 @@
 """All rules together, before whole stories of runs: exactly the expected alerts, and none after all that is usual.
 
 The stories happen side by side in one Prometheus, minute by minute; `firing` says which alerts fire at which minutes.
-Long because a story is told in one piece, and there are ten of them.
+Long because a story is told in one piece, and there are many of them.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,6 +38,7 @@ class Story:
     exporter: Mapping[str, Values] = field(default_factory=lambda: OF_EXPORTER)
     second: Mapping[str, Values] = field(default_factory=dict)
     """The run as another exporter says it."""
+    second_exporter: Mapping[str, Values] = field(default_factory=lambda: OF_EXPORTER)
     firing: Mapping[int, tuple[str, ...]] = field(default_factory=lambda: QUIET)
     only: str = ""
     """The alert that it is about: a story of many hours is told to the rules of that one."""
@@ -45,7 +46,7 @@ class Story:
     def scenario(self) -> Scenario:
         seen = scraped(self.name, self.run, self.exporter, OF_HOST)
         if self.second:
-            seen |= scraped(self.name, self.second, self.exporter, {}, exporter=EXPORTERS[1])
+            seen |= scraped(self.name, self.second, self.second_exporter, {}, exporter=EXPORTERS[1])
         return Scenario(
             mark=self.name,
             series=seen,
@@ -132,6 +133,8 @@ def no_versions(first: int, last: int) -> dict[str, Values]:
     return {name: frozen(values)(first, last) for name, values in stopped.items()}
 
 
+REFUSED = 'asyncrl_exporter_requests_total{signal="traces",status="503"}'
+JOURNAL_OF_ONE = "AsyncRLReplicaJournalUnavailable run="
 COUNTERS = {
     name: values for name, values in OF_RUN.items() if name.split("{")[0].endswith(("_total", "_bucket"))
 }
@@ -278,6 +281,55 @@ STORIES = (
             **in_state(0, 25, "starting", "starting"),
         },
     ),
+    Story(  # of two exporters one has a full disk, then the other one as well
+        name="disk-full",
+        second=OF_RUN,
+        exporter={**OF_EXPORTER, REFUSED: rate(0, 30)(30, 80)},
+        second_exporter={**OF_EXPORTER, REFUSED: rate(0, 30)(50, 80)},
+        firing={
+            30: (),
+            40: (f"{JOURNAL_OF_ONE} instance={EXPORTERS[0]}",),
+            60: (
+                "AsyncRLJournalUnavailable run=",
+                f"{JOURNAL_OF_ONE} instance={EXPORTERS[0]}",
+                f"{JOURNAL_OF_ONE} instance={EXPORTERS[1]}",
+            ),
+            88: (),
+        },
+    ),
+    Story(  # the other exporter is asked nothing, and has no say
+        name="disk-full-beside-idle",
+        second=OF_RUN,
+        exporter={**OF_EXPORTER, REFUSED: rate(0, 30)(30, 60)},
+        second_exporter={
+            name: values for name, values in OF_EXPORTER.items() if "requests_total" not in name
+        },
+        firing={
+            30: (),
+            50: ("AsyncRLJournalUnavailable run=", f"{JOURNAL_OF_ONE} instance={EXPORTERS[0]}"),
+            68: (),
+        },
+    ),
+    Story(  # somebody ends it by hand in minute 60: nothing is told for the first time because of that
+        name="ended-by-hand",
+        run={
+            **OF_RUN,
+            **UNHEARD,
+            'asyncrl_run_status{status="running"}': lambda minute: float(minute < 60),
+            'asyncrl_run_status{status="stopped"}': lambda minute: float(minute >= 60),
+        },
+        firing={
+            41: (),
+            46: ("AsyncRLTrainerSilent role=trainer",),
+            62: (),
+            **dict.fromkeys((70, 80, 90, 110), ()),
+        },
+    ),
+    Story(  # one exporter was told that it ended, the other not, and both lose what they had
+        name="ended-and-lost",
+        run={name: missing(40, 10_000, STALE)(values) for name, values in ends(30, "stopped").items()},
+        second=each(OF_RUN, missing(40, 10_000, STALE)),
+    ),
     Story(
         name="validates",
         run={**OF_RUN, **no_versions(30, 65), **in_state(30, 65, "validating", "validating")},
@@ -406,6 +458,14 @@ def test_c65_failed_scrapes_hide_nothing_and_hopping_is_one_notification(complai
 
 def test_validation_and_checkpoints_are_no_stall(complaints: str) -> None:
     assert against(complaints, "validates", "saves") == []
+
+
+def test_a_full_disk_of_one_exporter_silences_no_other(complaints: str) -> None:
+    assert against(complaints, "disk-full", "disk-full-beside-idle") == []
+
+
+def test_nothing_is_told_of_a_run_that_was_ended(complaints: str) -> None:
+    assert against(complaints, "ended-by-hand", "ended-and-lost") == []
 
 
 def test_a_crash_is_loud(complaints: str) -> None:

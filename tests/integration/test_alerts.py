@@ -242,7 +242,14 @@ def test_every_alert_was_told_but_those_of_what_is_full(told: Told) -> None:
         "AsyncRLWatchdog",
         *(
             f"AsyncRL{name}"
-            for name in ("JournalUnavailable", "PushBehind", "SeriesBudgetExceeded", "VersionsUnseen")
+            for name in (
+                "JournalUnavailable",
+                "PushBehind",
+                "ReplicaJournalUnavailable",
+                "SeriesBudgetExceeded",
+                "ThresholdInvalid",
+                "VersionsUnseen",
+            )
         ),
         "AsyncRLRecordsLost",  # held back: of its cause is told
     }
