@@ -113,8 +113,10 @@ def _selector(node: Any, ranged: bool, inside: tuple[str, ...]) -> Iterator[Sele
 
 
 def _spelled_out(matchers: dict[str, str]) -> list[str]:
-    """The names that `__name__=~"prefix_(one|other)"` chooses."""
+    """The names that `__name__=~"prefix_(one|other)"` chooses; with `(.+)` the rules recorded under the prefix."""
     prefix, choice = matchers["__name__"].rstrip(")").split("(")
+    if choice == ".+":
+        return [rule["record"] for rule in RULES if rule.get("record", "").startswith(prefix)]
     return [prefix + name for name in choice.split("|")]
 
 

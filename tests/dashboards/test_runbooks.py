@@ -26,13 +26,11 @@ SHORTEST_LINES, LONGEST_LINES = 25, 45
 GPU_FAMILIES = {family.name: family for family in vars(dcgm).values() if isinstance(family, catalog.Family)}
 OF_OTHERS = re.compile(r"up|ALERTS|(process|prometheus|alertmanager)_\w+")
 """Families of Prometheus, Alertmanager and the Python client."""
-ANY_THRESHOLD = "asyncrl:threshold:.+"
-"""All of them, by their name."""
 OWN = {
-    ANY_THRESHOLD,
     *(family.name + suffix for family in catalog.FAMILIES for suffix in ("", "_bucket")),
     *(family.name.replace("asyncrl_", f"asyncrl_{REPORTED}") for family in catalog.FAMILIES),
     *(recording.record for recording in RECORDINGS),
+    *(threshold.record for threshold in THRESHOLDS.values()),
     *GPU_FAMILIES,
 }
 REPLICAS = ('job="asyncrl",instance="a:9810"', 'job="asyncrl",instance="b:9810"')
@@ -127,8 +125,8 @@ def test_queries_of_runbooks_have_an_answer_where_two_exporters_publish_a_run(tm
 
 def of_replicas(one: Selected) -> list[str]:
     """What two exporters publish for a selector: each of its labels with the values asked for, or else with two."""
-    if one.name == ANY_THRESHOLD:
-        return [f'{threshold.record}{{threshold="{threshold.name}"}}' for threshold in THRESHOLDS.values()]
+    if one.name.startswith("asyncrl:threshold:"):
+        return [f'{one.name}{{threshold="{one.name.rpartition(":")[2]}"}}']
     if one.name in {recording.record for recording in RECORDINGS}:
         return [f'{one.name}{{job="asyncrl",run="r"}}']
     family = family_of(one.name) or GPU_FAMILIES.get(one.name)
