@@ -39,6 +39,7 @@ ALERTS: Final = (
             f" and {_DROP} > {limit('reward_drop_sigmas')} * {_spread(_REWARD)}"
         ),
         hold="lasting",
+        keep="aftermath",  # what is usual catches up with it before what follows from it is over
         summary="The reward of run {{ $labels.run }} collapsed",
         description="The mean reward of run {{ $labels.run }} is {{ $value | humanize }} below what was usual.",
     ),

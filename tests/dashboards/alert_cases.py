@@ -702,7 +702,7 @@ CASES = (
         alert="AsyncRLRewardCollapsed",
         bad={"asyncrl_reward_mean{}": level(noisy(0.5, 0.1), 0.1)},
         after=17,
-        lingers=1,
+        lingers=16,
         since=40,
         until=70,
         edges=(
@@ -710,7 +710,7 @@ CASES = (
             {"asyncrl_reward_mean{}": level(noisy(0.5, 0.2), 0.1)},
         ),
     ),
-    in_its_first_hour("AsyncRLRewardCollapsed", "reward_mean", noisy(0.5, 0.1), 0.1, 1),
+    in_its_first_hour("AsyncRLRewardCollapsed", "reward_mean", noisy(0.5, 0.1), 0.1, 16),
     in_its_first_hour("AsyncRLEntropyCollapsed", "entropy", 1, 0.2, 1),
     in_its_first_hour("AsyncRLKLReferenceBlownUp", "kl_reference", 0.015, 0.18, 1),
     in_its_first_hour("AsyncRLGradNormBlownUp", "grad_norm", 0.5, 7.5, 5),

@@ -49,6 +49,7 @@ OF_THE_RULES = "AsyncRLThresholdInvalid"
 """Of the rules themselves: it counts them, and has a test of its own."""
 
 KEPT_LONGER = {
+    "AsyncRLRewardCollapsed": "it keeps others quiet itself, which go on when the collapse has become usual",
     "AsyncRLTelemetryDropped": "what an outage of the journal cost, and news when that is over",
     "AsyncRLRollouterSilent": "it does not begin beside a silent trainer, and a run that failed stands on the page"
     " for a quarter of an hour besides",

@@ -190,8 +190,9 @@ def test_of_a_healthy_run_of_real_processes_nothing_is_told_to_its_end_and_beyon
 
 
 def test_of_stopped_and_killed_actors_the_cause_is_told(told: Told) -> None:
+    """On a busy machine the run may stand still a moment before it is seen why, or after; then that is told, too."""
     fired = told.fired(run="disturbed") - PACE
-    assert fired - STALLS == {"AsyncRLRollouterSilent", "AsyncRLRunFailed"}
+    assert fired - STALLS - {"AsyncRLVersionStalled"} == {"AsyncRLRollouterSilent", "AsyncRLRunFailed"}
     assert len(fired & STALLS) == 1, fired
     assert told.fired(run="disturbed", rollouter="0") == {"AsyncRLRollouterSilent"}
 
