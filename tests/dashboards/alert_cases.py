@@ -338,6 +338,14 @@ CASES = (
         edges=({**RUN_GONE, BUILD: gone(always(1))},),
         outlives_run=True,
     ),
+    AlertCase(  # one of the same name was over in minute 10: of a run that began later that says nothing
+        alert="AsyncRLRunVanished",
+        bad={**RUN_GONE, COMPLETED: gone(lambda minute: float(minute < 10))},
+        base={"asyncrl_attempt_start_timestamp_seconds{}": always(15 * 60)},
+        after=10,
+        lingers=0,
+        outlives_run=True,
+    ),
     AlertCase(
         alert="AsyncRLTrainerSilent",
         bad={TRAINER_SEEN: frozen(now), **SILENT_TRAINER},
