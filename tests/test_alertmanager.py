@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.alertmanager import run_alertmanager, run_pager
@@ -16,6 +17,7 @@ inhibit_rules:
 """
 
 
+@pytest.mark.peer
 def test_an_effect_is_told_once_its_cause_has_gone(tmp_path: Path) -> None:
     rules = tmp_path / "rules.yaml"
     cause = {"alert": "Cause", "expr": f"vector(time() - {time.time()}) < 10", "labels": {"run": "r"}}

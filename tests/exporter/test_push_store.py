@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+import pytest
 import requests
 
 from tests.exporter.conftest import StartedExporter, StartExporter
@@ -68,6 +69,7 @@ def check_store(store: VictoriaMetrics, exporter: StartedExporter, run: str, las
     assert set(names) > next(iter(expected.values())).keys()
 
 
+@pytest.mark.peer
 def test_a_store_has_every_version_of_two_runs_once_over_outages_and_restarts(
     start_exporter: StartExporter, tmp_path: Path
 ) -> None:
