@@ -1,5 +1,6 @@
 """What every panel with queries has in common, and what follows from its family."""
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from grafana_dashboards.components.panels import PanelsItemBase
@@ -16,7 +17,7 @@ from dashboards.promql import REPORTED, is_interpolated, is_reported
 from exporter.catalog import PREFIX
 
 
-class DataPanel(PanelsItemBase):
+class DataPanel(PanelsItemBase, ABC):
     """A panel that shows queries. Subclasses read their own options and draw."""
 
     options_type: ClassVar[type[PanelOptions]] = PanelOptions
@@ -24,8 +25,9 @@ class DataPanel(PanelsItemBase):
     def gen_json_from_data(self, data: Json, context: object) -> Json:
         return plain(self.draw(read(data, self.options_type)))
 
+    @abstractmethod
     def draw(self, options: Any) -> Builder:
-        raise NotImplementedError
+        """The panel, by Grafana's builders."""
 
 
 def filled(builder: BuilderType, options: PanelOptions) -> BuilderType:
