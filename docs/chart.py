@@ -4,7 +4,6 @@ A value's meaning is the comment above it that begins with `# --`. A map without
 comment speaks for all that is in it, is one value.
 """
 
-import argparse
 import json
 import re
 import sys
@@ -12,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import generated_page
 import yaml
 
 HELM = Path(__file__).parents[1] / "helm"
@@ -115,18 +115,5 @@ def render() -> str:
     return "".join([HEAD, "| value | type | default | meaning |\n|---|---|---|---|\n", *rows])
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; exit 1 if the page is not current"
-    )
-    if not parser.parse_args().check:
-        PAGE.write_text(render(), encoding="utf-8")
-    elif not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != render():
-        print(f"{PAGE} is not what values.yaml and its schema say: run `make generate`", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(generated_page.run(PAGE, render(), description=__doc__, source="values.yaml with its schema"))

@@ -1,9 +1,10 @@
 """Writes docs/metrics.md, beside this file, from exporter/catalog.py; --check says whether it is current."""
 
-import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+
+import generated_page
 
 from exporter import catalog
 
@@ -87,18 +88,5 @@ def render() -> str:
     )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; exit 1 if the page is not current"
-    )
-    if not parser.parse_args().check:
-        PAGE.write_text(render(), encoding="utf-8")
-    elif not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != render():
-        print(f"{PAGE} is not what exporter/catalog.py says: run `make generate`", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(generated_page.run(PAGE, render(), description=__doc__, source="exporter/catalog.py"))
