@@ -123,6 +123,11 @@ class Delivery:
             if len(self._buffer) in (1, self._config.batch_spans):
                 self._changed.notify_all()
 
+    def drop(self, kind: Kind) -> None:
+        """Count a span of that kind that never became bytes."""
+        with self._changed:
+            self._buffer.drop((EncodedSpan(kind, b""),))
+
     def offer_metrics(self, body: bytes) -> None:
         """Post `body`, unless a newer one comes first."""
         with self._changed:

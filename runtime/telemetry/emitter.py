@@ -1,9 +1,9 @@
 """The runtime's way to say something: control spans, sampled detail spans, gauges and sums.
 
     trainer, rollouter, queue, controller
-        control() ----> seq, encode --+--> Delivery to endpoint 1
-        detail() --10%-> encode ------+--> Delivery to endpoint 2      each its own buffer and thread
-        observe_*() --every second----+
+        control() ------> seq --+--> SpanEncoder --+--> Delivery to endpoint 1
+        detail() --10%----------+                  +--> Delivery to endpoint 2      each its own buffer and thread
+        observe_*() --every second-----------------+
 
 No `OTEL_*` variable can weaken it: sampler, limits, ids, resource, intervals and endpoints are all set here, in
 code. The ambient span is never a parent; a train step links to the rollouts it consumed.
@@ -22,19 +22,22 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased, Sampler, TraceIdRatioBased
-from opentelemetry.trace import Link, Span, Tracer
+from opentelemetry.trace import Link, Tracer
 from opentelemetry.util.types import AttributeValue
 
 from runtime.telemetry import schema
 from runtime.telemetry.clock import Clock
 from runtime.telemetry.config import Identity, TelemetryConfig
 from runtime.telemetry.delivery import Delivery, DeliveryStats
-from runtime.telemetry.encoding import SCOPE, encode_span, resource_envelope
+from runtime.telemetry.encoding import SCOPE, resource_envelope
 from runtime.telemetry.instruments import Instruments, Points
 from runtime.telemetry.partial import Partial
 from runtime.telemetry.span_buffer import KINDS, EncodedSpan, Kind
+from runtime.telemetry.span_encoder import Said, SpanEncoder
 from runtime.telemetry.traceparent import format_traceparent, parent_context, parse_traceparent
-from runtime.telemetry.value_encoding import encode_values
+
+STATS_TIMEOUT_SECONDS = 1.0
+"""How long a look at what became of the spans waits until the last of them are bytes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,8 +83,9 @@ class Telemetry:
         self._control = _own_tracer(ALWAYS_ON)
         self._detail = _own_tracer(
             ParentBased(root=TraceIdRatioBased(config.detail_sampling)),
-            _OnEnd(lambda span: self._intake("detail", span)),
+            _OnEnd(lambda span: self._say("detail", span, {})),
         )
+        self._encoder = SpanEncoder(self._deliver, self._drop)
         # Re-entrant, and the counter atomic: a signal handler may speak while its thread is speaking.
         self._lock = threading.RLock()
         self._seqs = itertools.count(1)
@@ -127,12 +131,15 @@ class Telemetry:
         )
         if len(linked) < len(links):
             span.set_attribute(schema.LINKS_DROPPED, len(links) - len(linked))
-        encoded = encode_values(values or {})
+        own_values = {
+            name: value if isinstance(value, Partial) else float(value)
+            for name, value in (values or {}).items()
+        }
         with self._lock:
             span.set_attribute(schema.SEQ, next(self._seqs))
             span.set_attribute(schema.PARAM_VERSION, param_version)
             span.end(end_ns)
-            self._intake("control", span, encoded)
+            self._say("control", span, own_values)
             self._cpu_seconds += time.thread_time() - began
 
     def detail(
@@ -177,8 +184,9 @@ class Telemetry:
         self._instruments.observe(read, gauges=gauges, sums=sums)
 
     def stats(self) -> TelemetryStats:
+        self._encoder.drain(STATS_TIMEOUT_SECONDS)
         endpoints = [delivery.stats() for delivery in self._deliveries]
-        cpu_seconds = self._cpu_seconds + self._instruments.cpu_seconds
+        cpu_seconds = self._cpu_seconds + self._encoder.cpu_seconds + self._instruments.cpu_seconds
         return TelemetryStats(
             endpoints=endpoints, cpu_seconds=cpu_seconds + sum(endpoint.cpu_seconds for endpoint in endpoints)
         )
@@ -188,6 +196,7 @@ class Telemetry:
         if self._is_inert() or not self._deliveries:
             return True
         deadline = time.monotonic() + timeout_seconds
+        self._encoder.drain(timeout_seconds)
         for delivery in self._deliveries:
             delivery.start_flush()
         # All are at work now: a callback or an endpoint that hangs takes no time from the others.
@@ -207,16 +216,24 @@ class Telemetry:
         deadline = time.monotonic() + timeout_seconds
         self.flush(timeout_seconds)
         self._instruments.close()
+        self._encoder.close()
         for delivery in self._deliveries:
             delivery.close()
+        self._encoder.join(max(deadline - time.monotonic(), 0.0))
         for delivery in self._deliveries:
             delivery.join(max(deadline - time.monotonic(), 0.0))
 
-    def _intake(self, kind: Kind, span: Span | ReadableSpan, values: bytes = b"") -> None:
+    def _say(self, kind: Kind, span: object, values: Mapping[str, float | Partial]) -> None:
         if self._deliveries and isinstance(span, ReadableSpan):  # as all recorded ones are
-            encoded = EncodedSpan(kind, values + encode_span(span))
-            for delivery in self._deliveries:
-                delivery.add(encoded)
+            self._encoder.add(Said(kind, span, values))
+
+    def _deliver(self, span: EncodedSpan) -> None:
+        for delivery in self._deliveries:
+            delivery.add(span)
+
+    def _drop(self, kind: Kind) -> None:
+        for delivery in self._deliveries:
+            delivery.drop(kind)
 
     def _offer_metrics(self, body: bytes) -> None:
         for delivery in self._deliveries:

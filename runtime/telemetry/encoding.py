@@ -1,21 +1,43 @@
 """From the SDK's spans and metrics to the bytes of OTLP requests."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.sdk.metrics.export import MetricsData, ResourceMetrics
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 
+from runtime.telemetry import schema
+from runtime.telemetry.partial import Partial
+
 SCOPE = "asyncrl"
 
 
-def encode_span(span: ReadableSpan) -> bytes:
-    """One span alone, without its resource: encoded when it ends, once for all endpoints."""
-    request = encode_spans([span])
-    return request.resource_spans[0].scope_spans[0].spans[0].SerializeToString()
+def encode_span(span: ReadableSpan, values: Mapping[str, float | Partial]) -> bytes:
+    """One span alone, without its resource, and the values that it carries, by metric name."""
+    message = encode_spans([span]).resource_spans[0].scope_spans[0].spans[0]
+    for name, value in values.items():
+        _add_value(message, name, value)
+    return message.SerializeToString()
+
+
+def _add_value(message: Span, name: str, value: float | Partial) -> None:
+    """Of a Partial its parts, its buckets and what was not finite."""
+    said = message.attributes.add(key=schema.METRIC_PREFIX + name).value
+    if not isinstance(value, Partial):
+        said.double_value = value
+        return
+    for part in (value.count, value.sum, value.min, value.max, value.m2):
+        said.array_value.values.add(double_value=part)
+    if value.buckets is not None:
+        buckets = message.attributes.add(key=schema.BUCKETS_PREFIX + name).value.array_value
+        for count in value.buckets:
+            buckets.values.add(int_value=count)
+    if value.nonfinite:
+        message.attributes.add(key=schema.NONFINITE_PREFIX + name).value.int_value = value.nonfinite
 
 
 def resource_envelope(resource: Resource) -> ExportTraceServiceRequest:

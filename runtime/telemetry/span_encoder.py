@@ -1,0 +1,101 @@
+"""Spans become bytes away from whoever says them: once for all endpoints, in the order in which they were said.
+
+    caller --add--> waiting --> thread --encode--> deliver
+
+Encoding a step of sixty values takes longer than the rest of saying it, and the trainer would wait for it.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from runtime.telemetry.encoding import encode_span
+from runtime.telemetry.partial import Partial
+from runtime.telemetry.span_buffer import EncodedSpan, Kind
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING: Final = 1024
+"""Spans. What says more than the thread can encode helps it: neither memory nor the buffer's bounds give way."""
+
+
+class Said(NamedTuple):
+    kind: Kind
+    span: ReadableSpan
+    values: Mapping[str, float | Partial]
+
+
+class SpanEncoder:
+    """A daemon thread that hands each span to `deliver`; one that cannot be encoded is left to `drop`."""
+
+    def __init__(self, deliver: Callable[[EncodedSpan], None], drop: Callable[[Kind], None]) -> None:
+        self._deliver = deliver
+        self._drop = drop
+        self._waiting: deque[Said] = deque()
+        self._changed = threading.Condition()  # guards what waits
+        self._encoding = threading.RLock()  # held by whoever encodes, so that the order stays
+        self._closed = False
+        self.cpu_seconds = 0.0
+        """Of the thread."""
+        self._thread = threading.Thread(target=self._run, name="telemetry encoder", daemon=True)
+        self._thread.start()
+
+    def add(self, said: Said) -> None:
+        with self._changed:
+            self._waiting.append(said)
+            if len(self._waiting) == 1:
+                self._changed.notify()
+        if len(self._waiting) > MOST_WAITING:
+            with self._encoding:
+                self._encode_next()
+
+    def drain(self, timeout_seconds: float) -> None:
+        """Returns when all that was said is delivered, or the time is over."""
+        deadline = time.monotonic() + timeout_seconds
+        # Not for as long as it takes: in a signal handler, the thread may wait for what the handler interrupted.
+        while self._waiting and self._encoding.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
+            try:
+                self._encode_next()
+            finally:
+                self._encoding.release()
+
+    def close(self) -> None:
+        """Stop; what still waits is dropped."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        while said := self._take():
+            self._drop(said.kind)
+
+    def join(self, timeout_seconds: float) -> None:
+        self._thread.join(timeout_seconds)
+
+    def _run(self) -> None:
+        while not self._closed:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+            with self._encoding:
+                self._encode_next()
+            self.cpu_seconds = time.thread_time()
+
+    def _take(self) -> Said | None:
+        try:
+            return self._waiting.popleft()
+        except IndexError:
+            return None
+
+    def _encode_next(self) -> None:
+        said = self._take()
+        if said is None:  # somebody else was faster
+            return
+        try:
+            self._deliver(EncodedSpan(said.kind, encode_span(said.span, said.values)))
+        # A name that is no UTF-8, say: the fault of one span costs no other.
+        except Exception:
+            self._drop(said.kind)
+            log.exception("a span %s could not be encoded and is dropped", said.span.name)
