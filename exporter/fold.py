@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from exporter import catalog
 from exporter.control import Record
 from exporter.state import Annex, Attempt, Clocked, OpenWindow, Scope, SealedWindow
-from exporter.statistics import Distribution, weighted_mean
+from exporter.statistics import Distribution, weighted_mean, whole_sum
 from exporter.values import Scalar, Spread, Value, user_family
 from runtime.telemetry import schema
 
@@ -37,7 +37,7 @@ def fold_window(
         timestamp_ns=timestamp_ns,
         sealed_at=now,
         train_steps=len(steps),
-        sample_count=sum(step.sample_count or 0 for step in steps),
+        sample_count=whole_sum(step.sample_count or 0 for step in steps),
         values=fold_values(records),
         trainer=_clocked(ends, schema.TRAINER_ACTIVE_STATES),
         rollouters=_fold_rollouters(window.rollouters),
@@ -114,18 +114,18 @@ def _clocked(records: Iterable[Record], active: tuple[str, ...]) -> Clocked:
     """The state times of several records of one process slot, added."""
     state_ns: dict[str, int] = {}
     capacities = []
-    busy = 0
+    busy = []
     for record in records:
         for state, duration in record.state_ns.items():
-            state_ns[state] = state_ns.get(state, 0) + duration
+            state_ns[state] = whole_sum((state_ns.get(state, 0), duration))
         if record.capacity_ns is not None:
             capacities.append(record.capacity_ns)
-            busy += record.busy_capacity_ns
+            busy.append(record.busy_capacity_ns)
     return Clocked(
         state_ns=dict(sorted(state_ns.items())),
         active_ns=sum(state_ns.get(state, 0) for state in active),
-        capacity_ns=sum(capacities) if capacities else None,
-        busy_capacity_ns=busy,
+        capacity_ns=whole_sum(capacities) if capacities else None,
+        busy_capacity_ns=whole_sum(busy),
     )
 
 

@@ -35,7 +35,7 @@ from exporter.state import (
     SourceLife,
     State,
 )
-from exporter.tally import admit_names, count_values, refuse, refuse_own_values
+from exporter.tally import admit_names, count_values, drop_foreign_histograms, refuse, refuse_own_values
 from runtime.telemetry import schema
 
 log = logging.getLogger(__name__)
@@ -60,6 +60,8 @@ class Ledger:
         self.live = LiveGauges()
         self.outbox: list[SealedWindow | Annex | RunSummary] = []
         self.changed: set[str] = set()
+        for run in (*state.runs.values(), *state.finished.values()):
+            drop_foreign_histograms(run)
 
     def apply(self, batch: Batch, *, wall: float, monotonic: float) -> Reply:
         """Take one request. A record that is refused or late costs no other one."""

@@ -3,9 +3,18 @@
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Self
+from typing import Final, Self
 
 import msgspec
+
+LARGEST_SUM: Final = 2**59
+"""In nanoseconds 18 years. Sums of a few such, as of the states of a clock, still fit into the journal's 64 bits."""
+
+
+def whole_sum(terms: Iterable[int]) -> int:
+    """The sum of counts or nanoseconds. It stops at LARGEST_SUM: nobody counts that far, and a sender that says so
+    must not stop the journal."""
+    return min(sum(terms), LARGEST_SUM)
 
 
 class ExactSum(msgspec.Struct):
@@ -75,10 +84,10 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
         total = math.fsum(part.sum for part in full)
         mean = total / count
         return cls(
-            count=count,
+            count=min(count, LARGEST_SUM),
             sum=total,
-            min=min(part.min for part in full),
-            max=max(part.max for part in full),
+            min=min(part.min for part in full) + 0.0,  # else of 0.0 and -0.0 the first would win
+            max=max(part.max for part in full) + 0.0,
             m2=math.fsum(part.m2 + part.count * (part.sum / part.count - mean) ** 2 for part in full),
             plain=any(part.plain for part in full),
         )

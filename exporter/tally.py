@@ -9,7 +9,9 @@ import msgspec
 
 from exporter import catalog
 from exporter.control import Record
+from exporter.event_log import say
 from exporter.state import Exemplar, Histogram, Run
+from exporter.statistics import LARGEST_SUM
 from exporter.values import Spread, user_family
 from runtime.telemetry import schema
 
@@ -87,9 +89,19 @@ def count_values(run: Run, record: Record, wall: float) -> None:
     for name, value in record.values.items():
         if isinstance(value, Spread) and value.buckets is not None:
             histogram = run.histograms.setdefault(name, Histogram(counts=[0] * len(value.buckets)))
-            histogram.counts = list(map(operator.add, histogram.counts, value.buckets))
+            added = map(operator.add, histogram.counts, value.buckets)
+            histogram.counts = [min(count, LARGEST_SUM) for count in added]
             histogram.sum.add(value.distribution.sum)
             _point_to_span(histogram, record, name, value.distribution.max, value.buckets)
+
+
+def drop_foreign_histograms(run: Run) -> None:
+    """Histograms that another version counted into other buckets begin anew, as any counter may."""
+    for name, histogram in list(run.histograms.items()):
+        metric = catalog.METRIC_BY_NAME.get(name)
+        if metric is not None and len(histogram.counts) != len(metric.buckets or ()) + 1:
+            del run.histograms[name]
+            say(log, "histogram begins anew", level=logging.WARNING, run=run.name, metric=name)
 
 
 def _point_to_span(

@@ -22,7 +22,7 @@ from exporter.publish.version_gauges import (
     sealed_parts,
     version_gauges,
 )
-from exporter.snapshot import RunSnapshot, Snapshot
+from exporter.snapshot import HistogramSnapshot, RunSnapshot, Snapshot
 from exporter.state import Annex, SealedWindow
 
 Children = dict[tuple[str, ...], float]
@@ -42,15 +42,15 @@ def families(snapshot: Snapshot, now: float) -> Iterator[Metric]:
 
 
 def _sources(snapshot: Snapshot, failures: list[Exception]) -> Iterator[Iterator[Metric]]:
-    """Generators, so that one that fails ends itself only. The gauges, of which a family has samples of many runs,
-    append to `failures` what fails of one run."""
+    """Generators, so that one that fails ends itself only. Gauges and histograms, of which a family has samples of many
+    runs, append to `failures` what fails of one run."""
     yield _gauges(snapshot, time.monotonic(), failures)
     for family in catalog.FAMILIES:
         if family.kind == "counter":
             yield _counter(family, snapshot)
     for metric in catalog.METRICS:
         if metric.statistic == "distribution":
-            yield _histogram(metric, snapshot.runs.values())
+            yield _histogram(metric, snapshot.runs.values(), failures)
 
 
 def versions(snapshot: Snapshot) -> Iterator[Part]:
@@ -165,7 +165,9 @@ def _counter(family: Family, snapshot: Snapshot) -> Iterator[Metric]:
         yield metric
 
 
-def _histogram(metric: catalog.Metric, runs: Iterable[RunSnapshot]) -> Iterator[Metric]:
+def _histogram(
+    metric: catalog.Metric, runs: Iterable[RunSnapshot], failures: list[Exception]
+) -> Iterator[Metric]:
     """Cumulative buckets. prometheus_client leaves out `_sum` and `_count` where the first bound is negative."""
     found = [(run.name, run.histograms[metric.name]) for run in runs if metric.name in run.histograms]
     if not found or metric.buckets is None:
@@ -173,14 +175,23 @@ def _histogram(metric: catalog.Metric, runs: Iterable[RunSnapshot]) -> Iterator[
     family = HistogramMetricFamily(metric.family(), metric.help, labels=("run",))
     bounds = [*(str(bound) for bound in metric.buckets), "+Inf"]
     for run_name, histogram in found:
-        cumulative = 0.0
-        buckets: list[tuple[str, float] | tuple[str, float, Exemplar]] = []
-        for index, (bound, count) in enumerate(zip(bounds, histogram.counts, strict=True)):
-            cumulative += count
-            span = histogram.exemplars.get(index)
-            buckets.append((bound, cumulative) if span is None else (bound, cumulative, _exemplar(span)))
-        family.add_metric((run_name,), buckets=buckets, sum_value=histogram.sum)
+        try:
+            family.add_metric((run_name,), buckets=_buckets(bounds, histogram), sum_value=histogram.sum)
+        except Exception as error:
+            failures.append(error)
     yield family
+
+
+def _buckets(
+    bounds: list[str], histogram: HistogramSnapshot
+) -> list[tuple[str, float] | tuple[str, float, Exemplar]]:
+    cumulative = 0.0
+    buckets: list[tuple[str, float] | tuple[str, float, Exemplar]] = []
+    for index, (bound, count) in enumerate(zip(bounds, histogram.counts, strict=True)):
+        cumulative += count
+        span = histogram.exemplars.get(index)
+        buckets.append((bound, cumulative) if span is None else (bound, cumulative, _exemplar(span)))
+    return buckets
 
 
 def _exemplar(span: state.Exemplar) -> Exemplar:

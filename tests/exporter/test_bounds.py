@@ -2,10 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 import requests
 
+from exporter.statistics import LARGEST_SUM, Distribution
+from runtime.telemetry.schema import BUCKETS
 from tests.exporter.conftest import StartedExporter, StartExporter
+from tests.exporter.ledger_harness import Harness
 from tests.page import check_page
 from tests.wire import WATCHDOG_SECONDS, Emitter, Scrape, scrape_until
 
@@ -58,6 +62,48 @@ def test_a_number_beyond_measure_harms_no_other_record(
     assert requests.get(f"{exporter.metrics}/readyz", timeout=WATCHDOG_SECONDS).status_code == 200
     code, said = exporter.stop()
     assert code == 0, said
+
+
+def test_times_that_add_up_beyond_measure_stop_no_journal(start_exporter: StartExporter) -> None:
+    """Each is in its bounds, and the sum of their nanoseconds is above 64 bits."""
+    first = start_exporter("--grace", "1")
+    worker, trainer = Emitter(first.otlp, role="rollouter", source="o"), Emitter(first.otlp)
+    times = {"generating": 9e7, "draining": 9e7}
+    windows = [
+        worker.rollouter_window(1, "0", times, capacity_seconds=9e7, busy_capacity_seconds=9e7, seconds=0.0)
+        for _ in range(250)
+    ]
+    assert worker.post(*windows).rejected == 0
+    assert trainer.post(*trainer.window(1, [{}], rollouters=["0"])).rejected == 0
+    good = Emitter(first.otlp, run="good", source="g0")
+    assert good.post(*good.window(1, [{"policy_loss": 0.5}])).rejected == 0
+    for life in range(2):
+        exporter = start_exporter(data_dir=first.data_dir) if life else first
+        page = scrape_until(exporter.metrics, lambda page: page.value("asyncrl_param_version", run="r") == 1)
+        assert page.value("asyncrl_policy_loss", run="good") == 0.5
+        assert page.value("asyncrl_rollouter_idle_ratio", run="r", rollouter=0) == 0.0
+        check_page(page.text, page.content_type)
+        code, said = exporter.stop()
+        assert (code, "failed" in said) == (0, False), said
+
+
+def test_counts_stop_at_what_the_journal_holds() -> None:
+    huge = Distribution(count=LARGEST_SUM - 1, sum=1.0)
+    assert Distribution.merged([huge, huge]).count == LARGEST_SUM
+    harness, trainer = Harness(), Emitter("")
+    buckets = {"asyncrl.buckets.reward": [*[0] * len(BUCKETS["reward"]), 4]}
+    for step in (1, 2):
+        span = trainer.train_step(1, step, values={"reward": [4, 80.0, 20.0, 20.0, 0.0]}, attributes=buckets)
+        harness.post(trainer, span)
+        steps = harness.run.current.open[1].steps
+        steps[step] = msgspec.structs.replace(steps[step], sample_count=LARGEST_SUM)
+        counts = harness.run.histograms["reward"].counts
+        counts[-1] = LARGEST_SUM - 1 if step == 1 else counts[-1]
+    assert harness.run.histograms["reward"].counts[-1] == LARGEST_SUM
+    harness.post(trainer, trainer.weight_sync(1, 2))
+    assert harness.sealed[1].sample_count == LARGEST_SUM
+    assert msgspec.msgpack.encode(harness.sealed[1])
+    assert msgspec.msgpack.encode(harness.ledger.state)
 
 
 def test_an_attempt_beyond_measure_in_the_resource_is_refused(exporter: StartedExporter) -> None:

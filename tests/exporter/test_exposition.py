@@ -14,11 +14,15 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Met
 from exporter.errors import PageUnavailable
 from exporter.exposition import Exposition
 from exporter.negotiation import OPENMETRICS, TEXT, Format
+from exporter.page_writer import PageWriter
+from exporter.publish.page import families
 from exporter.scrape_log import ScrapeLog
 from exporter.self_metrics import SelfMetrics
+from exporter.snapshot import HistogramSnapshot, Snapshot
 from exporter.state import SealedWindow, State
 from runtime.telemetry.schema import BUCKETS
 from tests.exporter.conftest import StartExporter
+from tests.exporter.test_page_budget import snapshot
 from tests.page import check_page
 from tests.wire import Emitter, Scrape
 
@@ -77,14 +81,14 @@ def test_c35_nothing_readable_is_no_page_at_all() -> None:
 def test_what_a_journal_says_of_metrics_unknown_here_costs_the_page_nothing_else(
     start_exporter: StartExporter,
 ) -> None:
-    """As after a downgrade: run `old` has a value, a timestamp and a histogram that this version cannot place."""
+    """As after a downgrade: run `old` has a value and a timestamp that this version cannot place, and a histogram of
+    other buckets, which begins anew."""
     exporter = start_exporter()
     reward = {"asyncrl.buckets.reward": [1] + [0] * len(BUCKETS["reward"])}
+    values = {"policy_loss": 2.5, "reward": [1, -9.0, -9.0, -9.0, 0.0]}
     for run in ("old", "new"):
         trainer = Emitter(exporter.otlp, run=run)
-        step = trainer.train_step(
-            1, 1, values={"policy_loss": 2.5, "reward": [1, -9.0, -9.0, -9.0, 0.0]}, attributes=reward
-        )
+        step = trainer.train_step(1, 1, values=values, attributes=reward)
         assert trainer.post(step, trainer.weight_sync(1, 1)).rejected == 0
     assert exporter.stop()[0] == 0
     journal = sqlite3.connect(exporter.data_dir / "journal.sqlite")
@@ -110,10 +114,34 @@ def test_what_a_journal_says_of_metrics_unknown_here_costs_the_page_nothing_else
         assert page.value(
             "asyncrl_exporter_source_last_seen_timestamp_seconds", run=run, role="trainer", rollouter=""
         )
-    assert page.value("asyncrl_exporter_render_errors_total") == 4
+    assert page.by_label("asyncrl_reward_bucket", "run", le="+Inf") == {"new": 1}
+    assert page.value("asyncrl_exporter_render_errors_total") == 3
+    trainer = Emitter(exporter.otlp, run="old", source="t1")
+    assert trainer.post(trainer.train_step(2, 2, values=values, attributes=reward)).rejected == 0
+    page = Scrape(exporter.metrics)
+    check_page(page.text, page.content_type)
+    assert page.by_label("asyncrl_reward_bucket", "run", le="+Inf") == {"new": 1, "old": 1}
     code, said = exporter.stop()
     assert code == 0
-    assert said.count("left out of the page") == 4
+    assert said.count("left out of the page") == 3
+    assert 'event="histogram begins anew" run=old metric=reward' in said
+
+
+def test_a_histogram_that_cannot_be_written_costs_no_other_run_its_own() -> None:
+    good, foreign = (
+        HistogramSnapshot(counts=(1,) * (len(BUCKETS["reward"]) + more), sum=1.0, exemplars={})
+        for more in (1, 2)
+    )
+    runs = {
+        name: msgspec.structs.replace(snapshot(name), histograms={"reward": histogram})
+        for name, histogram in (("first", foreign), ("second", good))
+    }
+    texts, complete = PageWriter(TEXT, SelfMetrics(ScrapeLog())).write(families(Snapshot(runs=runs), 0.0), [])
+    assert not complete
+    text = b"".join(texts).decode()
+    check_page(text, TEXT.content_type)
+    assert text.count('asyncrl_reward_bucket{le="+Inf"') == 1
+    assert f'asyncrl_reward_bucket{{le="+Inf",run="second"}} {float(sum(good.counts))}\n' in text
 
 
 def test_a_part_of_the_exporter_that_cannot_say_how_it_does_silences_no_other() -> None:

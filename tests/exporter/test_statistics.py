@@ -5,7 +5,7 @@ import statistics
 from itertools import permutations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from exporter.ranges import Ranges
@@ -34,6 +34,7 @@ def test_merged_parts_are_the_distribution_of_all_values(parts: list[list[float]
 
 
 @given(st.lists(st.lists(VALUES, min_size=1, max_size=4), min_size=1, max_size=4))
+@example([[0.0], [-0.0]])
 def test_the_order_of_the_parts_changes_no_bit(parts: list[list[float]]) -> None:
     orders = [[distribution(part) for part in order] for order in permutations(parts)]
     assert len({repr(Distribution.merged(order)) for order in orders}) == 1
