@@ -64,7 +64,12 @@ class Values(msgspec.Struct):
 @lru_cache(maxsize=8192)  # as above
 def _split(attribute: str) -> tuple[str, str]:
     """The prefix of a value's attribute, and the name behind it; two empty strings for any other attribute."""
-    for prefix in (schema.METRIC_PREFIX, schema.NONFINITE_PREFIX, schema.REPORTED_PREFIX):
+    for prefix in (
+        schema.METRIC_PREFIX,
+        schema.NONFINITE_PREFIX,
+        schema.REPORTED_PREFIX,
+        schema.BUCKETS_PREFIX,
+    ):
         if attribute.startswith(prefix):
             return prefix, attribute.removeprefix(prefix)
     return "", ""
@@ -83,8 +88,10 @@ class _Reader:
                 self._read_value(name, raw)
             elif prefix == schema.NONFINITE_PREFIX:
                 self._count_nonfinite(name, self.attributes.count(attribute) or 0)
-            elif prefix:
+            elif prefix == schema.REPORTED_PREFIX:
                 self._read_reported(name, raw)
+            elif prefix and name not in schema.BUCKETS:  # the others are read with their value
+                self.attributes.problems.append("bad_value")
 
     def _read_value(self, name: str, raw: AttributeValue) -> None:
         metric = catalog.METRIC_BY_NAME.get(name)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from runtime.telemetry.schema import BUCKETS
 from tests.exporter.conftest import StartedExporter
 from tests.page import check_page
 from tests.wire import Emitter, Scrape, scrape_until
@@ -201,6 +202,33 @@ def test_c22_non_finite_input_poisons_neither_counter_nor_histogram(exporter: St
     trainer.post(trainer.train_step(2, 5, values={"policy_loss": 0.1}), trainer.weight_sync(2, 1))
     page = scrape_until(exporter.metrics, lambda page: page.value("asyncrl_policy_loss", run="r") == 0.1)
     assert page.value("asyncrl_samples_fed_total", run="r") == 9
+
+
+def test_buckets_that_are_not_the_catalogues_cost_their_value_and_no_other_run(
+    exporter: StartedExporter,
+) -> None:
+    bounds = len(BUCKETS["step"])
+    for run, buckets in {
+        "few": {"step": [1]},
+        "many": {"step": [1] + [0] * (bounds + 1)},
+        "of another metric": {"step": [1] + [0] * bounds, "policy_loss": [1]},
+        "good": {"step": [1] + [0] * bounds},
+    }.items():
+        trainer = Emitter(exporter.otlp, run=run, source=run)
+        step = trainer.train_step(
+            1,
+            1,
+            values={"policy_loss": 0.5, "step": [1, 0.001, 0.001, 0.001, 0.0]},
+            attributes={f"asyncrl.buckets.{name}": counts for name, counts in buckets.items()},
+        )
+        assert trainer.post(step, trainer.weight_sync(1, 1)).rejected == 0
+    page = when_sealed(exporter, "good")
+    assert page.by_label("asyncrl_step_seconds_count", "run") == {"of another metric": 1, "good": 1}
+    assert page.by_label("asyncrl_step_mean_seconds", "run") == {"of another metric": 0.001, "good": 0.001}
+    assert set(page.by_label("asyncrl_policy_loss", "run").values()) == {0.5}
+    refused = page.by_label("asyncrl_rejected_records_total", "run", reason="bad_value")
+    assert refused == {"few": 1, "many": 1, "of another metric": 1, "good": 0}
+    check_page(page.text, page.content_type)
 
 
 def series_of(page: Scrape, run: str) -> dict[Any, float]:
