@@ -284,7 +284,7 @@ class Ingest:
                 # Carried out first: what failed must not be in the journal, where every restart would meet it.
                 self.ledger.seal(seal, monotonic=self.ledger.arrivals.now)
                 self._undone.append(Event(kind="seal", wall=wall, body=msgspec.json.encode(seal)))
-                self._losses.say_seal(run, seal)
+                self._losses.say_seal(run, seal, self.ledger.state.runs.values())
             self._place()
             for kind, decision in self._decide_run(run, wall):
                 self._losses.say_decision(run, kind, wall)

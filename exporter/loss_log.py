@@ -1,6 +1,7 @@
 """Says in the log what is lost. It may come with every version: the first is said at once, the next once a minute."""
 
 import logging
+from collections.abc import Collection
 from typing import Any
 
 from exporter.attributes import label
@@ -20,10 +21,17 @@ class LossLog:
     def __init__(self) -> None:
         self._log = SparseLog(log)
 
-    def say_seal(self, run: Run, seal: Seal) -> None:
-        """What the seal gives up. The partial window at the end of a run is no loss."""
+    def say_seal(self, run: Run, seal: Seal, runs: Collection[Run]) -> None:
+        """What the seal gives up. The partial window at the end of a run is no loss. Of `runs` that have a source in
+        common one is named: it may number the records of both in one count."""
+        sources = {hole.source_id for hole in seal.holes}
+        also = {
+            id_: other.name for other in runs if other is not run for id_ in sources & other.sources.keys()
+        }
         for hole in seal.holes:
-            self._say("records lost", run, source=hole.source_id, seqs=f"{hole.first}..{hole.last}")
+            seqs, source = f"{hole.first}..{hole.last}", hole.source_id
+            shared = {"also_of": also[source]} if source in also else {}
+            self._say("records lost", run, source=source, seqs=seqs, **shared)
         if set(seal.reasons) - {"run_end"}:
             reasons = ",".join(seal.reasons)
             self._say(

@@ -3,8 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.exporter.conftest import StartExporter
 from tests.exporter.ledger_harness import GRACE_SECONDS, Harness
-from tests.wire import Emitter
+from tests.wire import Emitter, scrape_until
 
 
 def test_a_hole_that_is_filled_in_part_is_as_old_as_it_was() -> None:
@@ -17,6 +18,29 @@ def test_a_hole_that_is_filled_in_part_is_as_old_as_it_was() -> None:
     assert harness.count("lost_records_total", "rollouter") == 0
     harness.wait(1.0)
     assert harness.count("lost_records_total", "rollouter") == 6
+
+
+def test_a_source_counts_for_each_run_and_one_count_over_two_is_a_loss_that_the_log_explains(
+    start_exporter: StartExporter,
+) -> None:
+    exporter = start_exporter("--grace", "0.3")
+    runs = {run: Emitter(exporter.otlp, run=run, source=run[0]) for run in ("a1", "a2", "b1", "b2")}
+    for version in (1, 2):
+        for trainer in runs.values():
+            assert trainer.post(*trainer.window(version, [{"policy_loss": 1.0}])).rejected == 0
+        runs["a1"].seq += 2  # those of the other
+        runs["a2"].seq += 2
+    page = scrape_until(
+        exporter.metrics,
+        lambda page: (
+            sum(page.by_label("asyncrl_param_version", "run").values()) == 8
+            and sum(page.by_label("asyncrl_lost_records_total", "run", role="trainer").values()) == 4
+        ),
+    )
+    lost = page.by_label("asyncrl_lost_records_total", "run", role="trainer")
+    assert lost == {"a1": 2, "a2": 2, "b1": 0, "b2": 0}
+    _, said = exporter.stop()
+    assert 'event="records lost" run=a1 source=a seqs=3..4 also_of=a2' in said
 
 
 @settings(deadline=None)
