@@ -5,33 +5,51 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from runtime.notice import notice
+from runtime.telemetry.delivery import DeliveryStats
 from runtime.telemetry.emitter import TelemetryStats
 
 _SECONDS_BETWEEN_LINES = 60.0
 
 
 class DeliveryNotice:
-    """While the run goes on: a line at the first failure of an endpoint, then at most one a minute."""
+    """While the run goes on: a line at the first failure of an endpoint, then at most one a minute, and one when all
+    whom it failed have sent spans to it since."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._failures: dict[tuple[str, str], int] = {}
+        self._known: dict[tuple[str, str], DeliveryStats] = {}
         self._say_again_at: dict[str, float] = {}
+        self._failed: dict[str, set[str]] = {}
+        """Endpoint -> the actors that it failed last."""
+        self._complained: set[str] = set()
+        """Endpoints of which a line has said that they fail, and none that they work again."""
 
     def observe(self, actors: Mapping[str, TelemetryStats]) -> None:
         """The stats of each actor by its name, as they are now."""
-        now = self._monotonic()
         for actor, stats in actors.items():
             for endpoint in stats.endpoints:
-                known = self._failures.get((actor, endpoint.endpoint), 0)
-                self._failures[actor, endpoint.endpoint] = endpoint.failures
-                if endpoint.failures > known and now >= self._say_again_at.get(endpoint.endpoint, now):
-                    self._say_again_at[endpoint.endpoint] = now + _SECONDS_BETWEEN_LINES
-                    dropped = sum(endpoint.dropped.values())
-                    notice(
-                        f"telemetry of {actor} to {endpoint.endpoint}: {endpoint.last_failure}; "
-                        f"{endpoint.buffered} spans waiting, {dropped} dropped"
-                    )
+                self._observe(actor, endpoint)
+        for name in sorted(self._complained):
+            if not self._failed[name] & actors.keys():  # an actor that is gone sends nothing more
+                self._complained.discard(name)
+                notice(f"telemetry to {name} arrives again")
+
+    def _observe(self, actor: str, endpoint: DeliveryStats) -> None:
+        name, now = endpoint.endpoint, self._monotonic()
+        known = self._known.get((actor, name))
+        self._known[actor, name] = endpoint
+        if endpoint.failures > (known.failures if known else 0):
+            self._failed.setdefault(name, set()).add(actor)
+            if now >= self._say_again_at.get(name, now):
+                self._say_again_at[name] = now + _SECONDS_BETWEEN_LINES
+                self._complained.add(name)
+                dropped = sum(endpoint.dropped.values())
+                notice(
+                    f"telemetry of {actor} to {name}: {endpoint.last_failure}; "
+                    f"{endpoint.buffered} spans waiting, {dropped} dropped"
+                )
+        elif known and endpoint.sent > known.sent:
+            self._failed.get(name, set()).discard(actor)
 
 
 def say_what_was_dropped(actors: Iterable[TelemetryStats]) -> None:
