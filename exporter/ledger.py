@@ -29,6 +29,7 @@ from exporter.state import (
     Annex,
     Attempt,
     OpenWindow,
+    Probe,
     Run,
     RunSummary,
     SealedWindow,
@@ -47,7 +48,6 @@ MAX_HELD: Final = 2_000_000
 """Of all open windows together, in values, a record counting 8 more: some 300 MB."""
 _TRAINER_LIVES: Final = (schema.CONTROLLER, schema.TRAINER)
 """Who said that the run ended, and who says it now: a controller speaks for a dead trainer only."""
-_MILLISECOND_NS: Final = 1_000_000
 
 
 class Ledger:
@@ -60,8 +60,7 @@ class Ledger:
         self.live = LiveGauges()
         self.outbox: list[SealedWindow | Annex | RunSummary] = []
         self.changed: set[str] = set()
-        for run in (*state.runs.values(), *state.finished.values()):
-            drop_foreign_histograms(run)
+        drop_foreign_histograms(state)
 
     def apply(self, batch: Batch, *, wall: float, monotonic: float) -> Reply:
         """Take one request. A record that is refused or late costs no other one."""
@@ -130,7 +129,9 @@ class Ledger:
             raise
 
     def _take_span(self, span: Span, wall: float) -> None:
-        if span.name in schema.DETAIL_SPANS:
+        if span.name == schema.PROBE:
+            self.state.probe = Probe(trace_id=span.trace_id[:16].hex(), arrived_at=wall)
+        if span.name == schema.PROBE or span.name in schema.DETAIL_SPANS:
             return
         run: Run | None = None
         try:
@@ -319,7 +320,7 @@ class Ledger:
         end_ns = window.sync.end_ns if window.sync is not None else max(ends)
         # Over all attempts: a resume, its clock behind or not, goes on where the series of the run stand.
         newest_ns = max(each.timestamp_ns for each in run.attempts.values())
-        attempt.timestamp_ns = max(end_ns, newest_ns + _MILLISECOND_NS)
+        attempt.timestamp_ns = max(end_ns, newest_ns + NS // 1000)  # a millisecond later, at least
         attempt.sealed = seal.version
         self._forget_syncs(run, attempt, seal.version - 2)
         sealed = fold_window(

@@ -111,7 +111,12 @@ class ScrapePages:
             "interval_seconds": self._scrapes.interval_seconds,
             "last_timestamp": self._scrapes.last_timestamp,
         }
-        answer = {"runs": runs, "scrapes": scrapes, "grace_seconds": self._grace_seconds}
+        answer = {
+            "runs": runs,
+            "scrapes": scrapes,
+            "grace_seconds": self._grace_seconds,
+            "last_probe": self._ingest.ledger.state.probe,
+        }
         return Response(msgspec.json.encode(answer), media_type=_JSON)
 
     async def _versions(self, request: Request) -> Response:

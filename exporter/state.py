@@ -247,6 +247,14 @@ class Run(msgspec.Struct, kw_only=True):
         )
 
 
+class Probe(msgspec.Struct, frozen=True, kw_only=True):
+    """A span that is of no run, and asks for nothing but to be found again."""
+
+    trace_id: str
+    arrived_at: float
+    """The exporter's wall clock, seconds."""
+
+
 class State(msgspec.Struct, kw_only=True):
     """All of the ledger that a restart needs."""
 
@@ -255,6 +263,8 @@ class State(msgspec.Struct, kw_only=True):
     """Runs that have left the page, oldest first: what still comes of them is not of a new run of that name."""
     unattributed: dict[str, int] = {}
     """Refused records that name no run, per reason."""
+    probe: Probe | None = None
+    """The newest."""
     held: int = 0
     """Weight of the step and rollouter records in the open windows of all runs."""
 

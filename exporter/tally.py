@@ -10,7 +10,7 @@ import msgspec
 from exporter import catalog
 from exporter.control import Record
 from exporter.event_log import say
-from exporter.state import Exemplar, Histogram, Run
+from exporter.state import Exemplar, Histogram, Run, State
 from exporter.statistics import LARGEST_SUM
 from exporter.values import Spread, user_family
 from runtime.telemetry import schema
@@ -95,13 +95,14 @@ def count_values(run: Run, record: Record, wall: float) -> None:
             _point_to_span(histogram, record, name, value.distribution.max, value.buckets)
 
 
-def drop_foreign_histograms(run: Run) -> None:
+def drop_foreign_histograms(state: State) -> None:
     """Histograms that another version counted into other buckets begin anew, as any counter may."""
-    for name, histogram in list(run.histograms.items()):
-        metric = catalog.METRIC_BY_NAME.get(name)
-        if metric is not None and len(histogram.counts) != len(metric.buckets or ()) + 1:
-            del run.histograms[name]
-            say(log, "histogram begins anew", level=logging.WARNING, run=run.name, metric=name)
+    for run in (*state.runs.values(), *state.finished.values()):
+        for name, histogram in list(run.histograms.items()):
+            metric = catalog.METRIC_BY_NAME.get(name)
+            if metric is not None and len(histogram.counts) != len(metric.buckets or ()) + 1:
+                del run.histograms[name]
+                say(log, "histogram begins anew", level=logging.WARNING, run=run.name, metric=name)
 
 
 def _point_to_span(

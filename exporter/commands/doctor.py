@@ -1,29 +1,29 @@
 """`asyncrl doctor`: tries what an exporter has to do, and says in words what is wrong. Exit code 1 if anything is."""
 
 import argparse
+import os
 import sys
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from exporter import catalog
 from exporter.commands.connection import Connection, add_flags
 from exporter.commands.data_directory import examine
 from exporter.commands.finding import Finding
-from exporter.commands.sender import Sender
 from exporter.errors import ExporterError, Unreachable
 from runtime.telemetry import schema
 
 _POLL_SECONDS = 0.05
 _LARGEST_OFFSET_SECONDS = 2.0
-_LOSS = 2.5
 
 
 class _Trip(NamedTuple):
     seconds: float
-    offset_seconds: float | None
+    offset_seconds: float
     """The exporter's clock minus ours, transport included."""
 
 
@@ -31,8 +31,8 @@ def main(argv: Sequence[str]) -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="asyncrl doctor",
-        description="Check the addresses, clocks and storage of an exporter, and send it the record of a throw-away "
-        "run until it is on /metrics.",
+        description="Check the addresses, clocks and storage of an exporter, and send it a probe that goes through its "
+        "journal and leaves nothing behind.",
     )
     parser.add_argument(
         "--data-dir",
@@ -45,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
         metavar="SECONDS",
         type=float,
         default=20.0,
-        help="how long its record may take to be on /metrics (default: %(default)s)",
+        help="how long the exporter may take to tell of the probe (default: %(default)s)",
     )
     add_flags(parser)
     flags = parser.parse_args(argv)
@@ -68,16 +68,19 @@ def _examine(connection: Connection, data_dir: Path | None, wait_seconds: float)
         yield from examine(data_dir)
     if not all(finding.good for finding in addresses):
         return
-    run = f"asyncrl-doctor-{uuid.uuid4().hex[:8]}"
     try:
-        trip = _round_trip(connection, run, wait_seconds)
+        trip = _round_trip(connection, wait_seconds)
+        page = connection.get("/metrics").text
     except Unreachable as error:
         yield Finding(False, f"round trip: {error}")
         return
-    yield Finding(True, f"a record was on {connection.url}/metrics {trip.seconds:.2f} s after it was sent")
+    yield Finding(
+        True,
+        f"a probe was journalled and told of at {connection.url} {trip.seconds:.2f} s after it was sent; "
+        "it leaves nothing behind",
+    )
     yield _clocks(trip)
-    yield from _clocks_of_sources(connection, but=run)
-    yield Finding(True, f"the throw-away run {run} is completed; it leaves the page as any ended run does")
+    yield from _clocks_of_sources(page)
 
 
 def _scrape_address(connection: Connection) -> Finding:
@@ -100,50 +103,36 @@ def _otlp_address(connection: Connection) -> Finding:
     return Finding(True, f"{connection.otlp_url} takes telemetry")
 
 
-def _round_trip(connection: Connection, run: str, wait_seconds: float) -> _Trip:
+def _round_trip(connection: Connection, wait_seconds: float) -> _Trip:
     """Raises Unreachable."""
-    sender = Sender(connection, run=run, role=schema.TRAINER)
-    started = time.monotonic()
-    sender.say(
-        (schema.TRAIN_STEP, 1, {schema.STEP: 1, f"{schema.METRIC_PREFIX}policy_loss": _LOSS}),
-        (schema.WEIGHT_SYNC, 1, {schema.STEPS_IN_WINDOW: 1, schema.ROLLOUTERS: ()}),
-    )
-    try:
-        shown = _await_loss(connection, run, wait_seconds)
-        seconds = time.monotonic() - started
-    finally:  # else it would be `running` for a day, and `lost` then
-        sender.say((schema.RUN_END, 1, {schema.STATUS: schema.COMPLETED}))
-    return _Trip(seconds, shown.get(catalog.SOURCE_CLOCK_OFFSET.name))
-
-
-def _await_loss(connection: Connection, run: str, wait_seconds: float) -> dict[str, float]:
-    """What the page says of the run once its loss is there. Raises Unreachable."""
-    loss, deadline = catalog.METRIC_FAMILIES["policy_loss"][0].name, time.monotonic() + wait_seconds
-    while (shown := _values(connection, run)).get(loss) != _LOSS:
-        if time.monotonic() > deadline:
+    trace_id, sent_at, started = os.urandom(16), time.time(), time.monotonic()
+    connection.post_spans(_probe(trace_id))
+    while True:
+        probe = connection.get("/api/v1/runs").json().get("last_probe") or {}
+        if probe.get("trace_id") == trace_id.hex():
+            return _Trip(time.monotonic() - started, probe["arrived_at"] - sent_at)
+        if time.monotonic() - started > wait_seconds:
             raise Unreachable(
-                f"{connection.otlp_url} took a record that is not on {connection.url}/metrics {wait_seconds:g} s "
-                "later; do both belong to one exporter?"
+                f"{connection.otlp_url} took a probe of which {connection.url} does not tell {wait_seconds:g} s "
+                "later; do both belong to one exporter, and is it of this version?"
             )
         time.sleep(_POLL_SECONDS)
-    return shown
 
 
-def _values(connection: Connection, run: str) -> dict[str, float]:
-    """Family -> value, of the series of the run."""
-    lines = connection.get("/metrics").text.split("\n")
-    samples = [line.rsplit(" ", 1) for line in lines if f'run="{run}"' in line]
-    return {series.partition("{")[0]: float(value) for series, value in samples}
+def _probe(trace_id: bytes) -> bytes:
+    request = ExportTraceServiceRequest()
+    span = request.resource_spans.add().scope_spans.add().spans.add(name=schema.PROBE, trace_id=trace_id)
+    span.span_id = os.urandom(8)
+    span.start_time_unix_nano = span.end_time_unix_nano = time.time_ns()
+    return request.SerializeToString()
 
 
-def _clocks_of_sources(connection: Connection, *, but: str) -> Iterator[Finding]:
+def _clocks_of_sources(page: str) -> Iterator[Finding]:
     """Of each source whose newest record does not fit the exporter's clock."""
-    for line in connection.get("/metrics").text.split("\n"):
+    for line in page.split("\n"):
         family, _, rest = line.partition("{")
         labels, _, value = rest.rpartition("} ")
-        if family != catalog.SOURCE_CLOCK_OFFSET.name or f'run="{but}"' in labels:
-            continue
-        if abs(float(value)) > _LARGEST_OFFSET_SECONDS:
+        if family == catalog.SOURCE_CLOCK_OFFSET.name and abs(float(value)) > _LARGEST_OFFSET_SECONDS:
             yield Finding(
                 False,
                 f"the newest record of {labels} was {float(value):+.1f} s old when it came: "
@@ -152,8 +141,6 @@ def _clocks_of_sources(connection: Connection, *, but: str) -> Iterator[Finding]
 
 
 def _clocks(trip: _Trip) -> Finding:
-    if trip.offset_seconds is None:
-        return Finding(False, "the exporter does not say how its clock differs; is it of this version?")
     if abs(trip.offset_seconds) > _LARGEST_OFFSET_SECONDS:
         return Finding(
             False,

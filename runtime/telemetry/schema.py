@@ -44,6 +44,9 @@ REWARD: Final = "asyncrl.reward"
 QUEUE_WAIT: Final = "asyncrl.queue_wait"
 DETAIL_SPANS: Final = (ROLLOUT, GENERATE, REWARD, QUEUE_WAIT)
 
+PROBE: Final = "asyncrl.probe"
+"""Of no run: whoever sends it wants to know whether it is journalled."""
+
 # Attributes of control spans.
 SEQ: Final = "asyncrl.seq"
 PARAM_VERSION: Final = "asyncrl.param_version"

@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
+import requests
 
 from exporter.commands import data_directory
 from tests.exporter.commands import asyncrl
 from tests.exporter.conftest import StartedExporter, StartExporter
-from tests.wire import Emitter, Scrape, scrape_until
+from tests.otlp_sink import OtlpSink
+from tests.wire import WATCHDOG_SECONDS, Emitter, Scrape, scrape_until
 
 
 def addresses(exporter: StartedExporter) -> list[str]:
@@ -39,10 +41,24 @@ def test_the_doctor_finds_a_sound_exporter_sound(exporter: StartedExporter) -> N
     done = asyncrl("doctor", *addresses(exporter), "--data-dir", exporter.data_dir)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert all(line.startswith("ok ") for line in done.stdout.splitlines())
-    assert "/metrics" in done.stdout
-    (run,) = Scrape(exporter.metrics).by_label("asyncrl_run_status", "run", status="completed")
-    assert run.startswith("asyncrl-doctor-")
-    assert run in done.stdout
+    assert "a probe was journalled and told of" in done.stdout
+
+
+def test_the_doctor_leaves_nothing_on_the_page_in_history_or_in_a_push(start_exporter: StartExporter) -> None:
+    with OtlpSink() as store:
+        exporter = start_exporter("--push", store.url)
+        before = Scrape(exporter.metrics).samples.keys()
+        done = asyncrl("doctor", *addresses(exporter))
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout
+        assert Scrape(exporter.metrics).samples.keys() - before == {
+            ("asyncrl_exporter_requests_total", frozenset({("signal", "traces"), ("status", "200")}))
+        }
+        probe = requests.get(f"{exporter.metrics}/api/v1/runs", timeout=WATCHDOG_SECONDS).json()["last_probe"]
+        assert exporter.stop()[0] == 0
+        assert store.requests == []
+    exporter = start_exporter(data_dir=exporter.data_dir)
+    answer = requests.get(f"{exporter.metrics}/api/v1/runs", timeout=WATCHDOG_SECONDS).json()
+    assert (answer["runs"], answer["last_probe"]) == ([], probe)
 
 
 def test_the_doctor_names_a_source_whose_clock_is_wrong(exporter: StartedExporter) -> None:
@@ -72,9 +88,7 @@ def test_the_doctor_names_two_addresses_that_are_not_of_one_exporter(
     one, other = start_exporter(), start_exporter()
     done = asyncrl("doctor", "--url", one.metrics, "--otlp-url", other.otlp, "--wait", "1")
     assert done.returncode == 1
-    assert "do both belong to one exporter?" in done.stdout.splitlines()[-1]
-    (run,) = Scrape(other.metrics).by_label("asyncrl_run_status", "run", status="completed")
-    assert run.startswith("asyncrl-doctor-")
+    assert "do both belong to one exporter" in done.stdout.splitlines()[-1]
 
 
 def test_a_folder_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
