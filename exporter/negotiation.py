@@ -8,8 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from prometheus_client import exposition
+from prometheus_client.core import Metric
 from prometheus_client.openmetrics import exposition as openmetrics
-from prometheus_client.registry import Collector
+
+from exporter.family_text import FamilyText, write_openmetrics, write_text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,21 +20,21 @@ class Format:
 
     name: str
     content_type: str
-    encode: Callable[[Collector], bytes]
+    write: Callable[[Metric], FamilyText]
     end: bytes
-    """What `encode` writes once after the last family."""
+    """What stands once behind the last family."""
 
 
 TEXT = Format(
     name="text",
     content_type=exposition.CONTENT_TYPE_PLAIN_0_0_4,
-    encode=exposition.generate_latest,
+    write=write_text,
     end=b"",
 )
 OPENMETRICS = Format(
     name="openmetrics",
     content_type=openmetrics.CONTENT_TYPE_LATEST,
-    encode=openmetrics.generate_latest,
+    write=write_openmetrics,
     end=b"# EOF\n",
 )
 

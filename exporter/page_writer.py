@@ -7,19 +7,17 @@ blocks     of parts that follow each other: put together once, so that a page is
 
 import itertools
 import logging
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, TypeVar
 
 from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from exporter.family_text import FamilyText
 from exporter.negotiation import Format
 from exporter.self_metrics import SelfMetrics
 
 _LOG = logging.getLogger(__name__)
-_HEADER = re.compile(rb"(?:#[^\n]*\n)*")
 
 Readable = TypeVar("Readable")
 
@@ -41,16 +39,6 @@ Lines = dict[str, bytes]
 """By name of the family."""
 
 
-class _OneFamily(Collector):
-    """A registry of a single family: the encoders of prometheus_client take nothing smaller."""
-
-    def __init__(self, family: Metric) -> None:
-        self._family = family
-
-    def collect(self) -> list[Metric]:
-        return [self._family]
-
-
 class _WrittenPart(NamedTuple):
     part: Part
     """Held so that the ids of its objects stay taken."""
@@ -66,7 +54,7 @@ class PageWriter:
     def __init__(self, form: Format, self_metrics: SelfMetrics) -> None:
         self._form = form
         self._self_metrics = self_metrics
-        self._families: dict[str, tuple[list[Sample], bytes]] = {}
+        self._families: dict[str, tuple[list[Sample], FamilyText]] = {}
         self._parts: dict[tuple[int, ...], _WrittenPart] = {}
         """By the ids of its objects."""
         self._numbers = itertools.count(1)
@@ -93,12 +81,12 @@ class PageWriter:
     def _write_families(self, families: Iterable[Metric]) -> Iterator[bytes]:
         known, self._families = self._families, {}
         for family in self._read(families):
-            samples, text = known.get(family.name, (None, b""))
-            if samples != family.samples:
-                text = self._encode(family)
-            if text:
+            samples, text = known.get(family.name, (None, None))
+            if text is None or samples != family.samples:
+                text = self._write_family(family)
+            if text is not None:
                 self._families[family.name] = (family.samples, text)
-                yield text
+                yield from text
 
     def _write_parts(self, parts: Iterable[Part]) -> Iterator[bytes]:
         pieces: dict[str, list[bytes]] = {}
@@ -127,20 +115,18 @@ class PageWriter:
     def _write_part(self, part: Part) -> _WrittenPart:
         written = {}
         for family in self._read(part.families()):
-            text = self._encode(family)
-            header = _HEADER.match(text)
-            if text and header:
-                self._headers[family.name] = header[0]
-                written[family.name] = text[header.end() :]
+            text = self._write_family(family)
+            if text is not None:
+                self._headers[family.name], written[family.name] = text
         series = sum(text.count(b"\n") for text in written.values())
         return _WrittenPart(part, written, series, closes=next(self._numbers) % _BLOCK_PARTS == 0)
 
-    def _encode(self, family: Metric) -> bytes:
+    def _write_family(self, family: Metric) -> FamilyText | None:
         try:
-            return self._form.encode(_OneFamily(family)).removesuffix(self._form.end)
+            return self._form.write(family)
         except Exception as error:  # whatever it is, it must not take the other families down
             self._fail(family.name, error)
-            return b""
+            return None
 
     def _read(self, source: Iterable[Readable]) -> Iterator[Readable]:
         """What the source has, up to where it fails. A group of errors is of what it has left out itself."""
@@ -155,7 +141,7 @@ class PageWriter:
     def _fail(self, what: str, error: Exception) -> None:
         self._failed = True
         self._self_metrics.render_errors += 1
-        # cut short: prometheus_client appends the whole family to the error's arguments
+        # cut short: an error of encoding says all the text that it was given
         line = f"{what} is left out of the page: {error!r:.200}"
         if line not in self._reported and len(self._reported) < _MOST_REPORTED:
             self._reported.add(line)

@@ -1,9 +1,8 @@
 """The history as OpenMetrics with timestamps, which `promtool tsdb create-blocks-from openmetrics` takes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.samples import Timestamp
 
 from exporter.negotiation import OPENMETRICS
@@ -12,14 +11,6 @@ from exporter.publish.version_gauges import timed_gauges
 from exporter.state import Annex, SealedWindow
 
 _MILLISECOND_NS = 1_000_000
-
-
-class _Families(Collector):
-    def __init__(self, families: Iterable[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Metric]:
-        return self._families
 
 
 def versions_openmetrics(page: Page) -> bytes:
@@ -31,7 +22,8 @@ def versions_openmetrics(page: Page) -> bytes:
             if family.name not in families:
                 families[family.name] = GaugeMetricFamily(family.name, family.help, labels=family.labels)
             families[family.name].add_metric((page.run, *labels), value, timestamp=time)
-    return OPENMETRICS.encode(_Families(families.values()))
+    texts = map(OPENMETRICS.write, families.values())
+    return b"".join(piece for text in texts for piece in text) + OPENMETRICS.end
 
 
 def _said(page: Page) -> Iterator[tuple[SealedWindow | Annex, int]]:
