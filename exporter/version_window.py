@@ -12,13 +12,15 @@ from exporter.state import Annex, SealedWindow
 HARD_CAP: Final = 2000
 """Most versions of one run on the page, however fast they come."""
 SCRAPES_KEPT: Final = 4
+SURE_SECONDS: Final = 60.0
+"""Prometheus' own scrape interval: a scraper beside the one that the observed interval is of has come within it."""
 
 Annexes = dict[tuple[int, int], dict[str, Annex]]
 
 
 class VersionWindow:
     """`hold` = max(window_seconds, 4 x the observed scrape interval); a version also stays while it is among the
-    newest `fewest`. The caps win over both, and then the eviction is early."""
+    newest `fewest`. The caps win over both, and what then goes within `SURE_SECONDS` goes early."""
 
     def __init__(self, *, fewest: int, hold_seconds: float, stride: int = 1) -> None:
         self._fewest, self._hold_seconds = fewest, hold_seconds
@@ -34,20 +36,28 @@ class VersionWindow:
             self.annexes.setdefault((item.attempt, item.version), {})[item.kind] = item
 
     def trim(self, *, wall: float, scrape_interval: float | None, most: int) -> int:
-        """Drop what has been there long enough, or is too much; returns how many went before their time."""
+        """Drop what has been there long enough, or is too much; returns how many went before a scraper was sure to
+        have seen them."""
         hold = max(self._hold_seconds, SCRAPES_KEPT * (scrape_interval or 0.0))
+        sure = hold
+        if scrape_interval is not None:
+            sure = min(hold, max(SURE_SECONDS, SCRAPES_KEPT * scrape_interval))
         most = min(most, HARD_CAP)
         due = wall - hold
         while len(self.versions) > min(self._fewest, most) and self.versions[0].sealed_at < due:
             self.versions.popleft()
-        recent = sum(sealed.sealed_at >= due for sealed in self.versions)
+        recent = self._sealed_since(due)
+        unseen = self._sealed_since(wall - sure)
         if self.stride > 1 and 4 * recent <= most:  # at half the stride they would fill half of it
             self.stride //= 2
         self._thin(most)
         oldest = (self.versions[0].attempt, self.versions[0].version) if self.versions else None
         if oldest is not None and len(self.versions) >= self._fewest:
             self._trim_annexes(oldest, seen_before=due)
-        return recent - sum(sealed.sealed_at >= due for sealed in self.versions)
+        return unseen - self._sealed_since(wall - sure)
+
+    def _sealed_since(self, wall: float) -> int:
+        return sum(sealed.sealed_at >= wall for sealed in self.versions)
 
     def _thin(self, most: int) -> None:
         self.keep_divisible()

@@ -91,20 +91,23 @@ def test_versions_that_leave_early_are_counted_before_their_sender_is_answered(
 @given(
     most=st.integers(1, 40),
     gaps=st.lists(st.sampled_from([0.0, 0.1, 1.0, 30.0, 400.0]), min_size=1, max_size=200),
+    scrapes=st.sampled_from([(None, 300.0), (1.0, 60.0), (20.0, 80.0), (100.0, 400.0)]),
 )
 def test_a_window_is_every_nth_version_and_the_newest_within_the_bound_and_loses_none_uncounted(
-    most: int, gaps: list[float]
+    most: int, gaps: list[float], scrapes: tuple[float | None, float]
 ) -> None:
+    """A scraper is sure to see it within four intervals, at least a minute; if none was observed, all the time."""
+    interval, sure_seconds = scrapes
     window, now, early, timely = VersionWindow(fewest=5, hold_seconds=300.0), 0.0, 0, 0
     for version, gap in enumerate(gaps, 1):
         now += gap
         window.add(sealed(version, now))
         before = {each.version: each.sealed_at for each in window.versions}
-        counted = window.trim(wall=now, scrape_interval=None, most=most)
+        counted = window.trim(wall=now, scrape_interval=interval, most=most)
         left = before.keys() - {each.version for each in window.versions}
         early += counted
-        timely += sum(before[gone] < now - 300.0 for gone in left)
-        assert counted == sum(before[gone] >= now - 300.0 for gone in left)
+        timely += sum(before[gone] < now - sure_seconds for gone in left)
+        assert counted == sum(before[gone] >= now - sure_seconds for gone in left)
         assert len(window.versions) <= most
         assert window.versions[-1].version == version
         assert all(each.version % window.stride == 0 for each in list(window.versions)[:-1])
