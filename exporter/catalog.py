@@ -322,6 +322,9 @@ CONNECTIONS_ENDED: Final = _own(
 WEB_CONFIG_RELOAD_FAILED: Final = _own(
     "web_config_reload_failed", "gauge", "Whether the web config file as it is now was refused; what was read before is in force", "listener"
 )
+CERTIFICATE_EXPIRY: Final = _own(
+    "certificate_expiry_timestamp_seconds", "gauge", "When the certificate that a listener shows ends", "listener"
+)
 REFUSED_REQUESTS: Final = _own(
     "refused_requests_total", "counter", "Requests turned away for their credentials (401), or with too many waiting for a check (429)", "listener", "status"
 )

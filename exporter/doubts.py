@@ -21,6 +21,8 @@ def find_doubts(
     if config.abandon_after_seconds <= config.grace_seconds:
         yield "abandon_after_seconds is not above grace_seconds: a run is lost before its versions are sealed"
     for name, guard in guards.items():
+        if guard.doubt:
+            yield guard.doubt
         if is_loopback(name, config):
             continue
         if not guard.config.authenticates:

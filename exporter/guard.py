@@ -3,10 +3,12 @@
 import logging
 import os
 import ssl
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from exporter import event_log
+from exporter.certificate import certificate_doubt, certificate_end
 from exporter.errors import ConfigError
 from exporter.handshake import ServerContext
 from exporter.refusals import Refusals
@@ -29,6 +31,8 @@ class Guard:
         self.name = name
         self.reload_failed = False
         """Whether the files as they are now were refused; then what was read before stays in force."""
+        self.certificate_ends: datetime | None = None
+        """That of the listener's own; None in plain HTTP."""
         self.refusals = Refusals(name)
         """Who was turned away at the door."""
         self._path = path
@@ -36,6 +40,7 @@ class Guard:
         self._stamps: Stamps = {}
         """Of the files that were read last, or could not be."""
         self.config, context = self._read()
+        self._read_certificate()
         self.tls: ServerContext | None = None
         """What the listener is started with; None for plain HTTP."""
         if context is not None:
@@ -60,7 +65,21 @@ class Guard:
         if self.tls is not None and context is not None:
             _hand_over(self.tls, context)
         self.reload_failed = False
+        self._read_certificate()
         event_log.say(log, "web config reloaded", listener=self.name, file=self._path)
+        if self.doubt:
+            event_log.say(log, "doubtful setting", level=logging.WARNING, reason=self.doubt)
+
+    @property
+    def doubt(self) -> str:
+        """What is wrong with a certificate that can be used; empty where nothing is."""
+        tls = self.config.tls
+        doubt = "" if tls is None else certificate_doubt(tls.cert_file, self.certificate_ends)
+        return f"{self.name}: {doubt}" if doubt else ""
+
+    def _read_certificate(self) -> None:
+        tls = self.config.tls
+        self.certificate_ends = None if tls is None else certificate_end(tls.cert_file)
 
     def _read(self) -> tuple[WebConfig, ssl.SSLContext | None]:
         # Each file is stamped before it is read: a change in between is seen at the next look.

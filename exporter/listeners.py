@@ -122,6 +122,11 @@ class Listeners:
         yield metric(
             catalog.WEB_CONFIG_RELOAD_FAILED, {(name,): guard.reload_failed for name, guard, _ in entrances}
         )
+        ends = {(name,): guard.certificate_ends for name, guard, _ in entrances}
+        yield metric(
+            catalog.CERTIFICATE_EXPIRY,
+            {labels: end.timestamp() for labels, end in ends.items() if end is not None},
+        )
 
 
 def open_guard(name: str, config: ExporterConfig) -> Guard:

@@ -6,13 +6,12 @@ grace_seconds: 15   <   grace_seconds: 20 in --config FILE   <   ASYNCRL_GRACE_S
 import dataclasses
 import json
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
 from exporter.config import ExporterConfig
 from exporter.errors import ConfigError
-from exporter.yaml_file import read_yaml
+from exporter.yaml_file import meant, read_yaml
 
 ENVIRONMENT_PREFIX: Final = "ASYNCRL_"
 CONFIG_VARIABLE: Final = ENVIRONMENT_PREFIX + "CONFIG"
@@ -63,8 +62,7 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} must be a mapping of setting to value, got {type(content).__name__}")
     for key in content:
         if key not in SETTINGS:
-            meant = get_close_matches(str(key), SETTINGS, n=1)
-            hint = f"is {meant[0]} meant? " if meant else ""
+            hint = meant(key, SETTINGS)
             raise ConfigError(f"{path}: unknown setting {key!r}; {hint}known are {', '.join(SETTINGS)}")
     return {key: _as_path(key, value) if _is_path(key) else value for key, value in content.items()}
 

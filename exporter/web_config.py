@@ -26,7 +26,7 @@ from ssl import TLSVersion, VerifyMode
 from typing import Any, Final
 
 from exporter.errors import ConfigError
-from exporter.yaml_file import read_yaml
+from exporter.yaml_file import meant, read_yaml
 
 VERSIONS: Final = {"TLS12": TLSVersion.TLSv1_2, "TLS13": TLSVersion.TLSv1_3}
 CLIENT_AUTH_TYPES: Final = {
@@ -171,7 +171,10 @@ def _mapping(what: str, value: Any, known: tuple[str, ...]) -> dict[str, Any]:
         raise ConfigError(f"{what} must be a mapping, got {type(value).__name__}")
     for key in value:
         if key not in known:
-            raise ConfigError(f"{what} has {key!r}, which is not supported; known are {', '.join(known)}")
+            hint = meant(key, known)
+            raise ConfigError(
+                f"{what} has {key!r}, which is not supported; {hint}known are {', '.join(known)}"
+            )
     return value
 
 

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -36,9 +37,11 @@ class Authority:
         authority.cert_pem.write_to_path(str(ca_file))
         return cls(directory=directory, authority=authority, ca_file=ca_file)
 
-    def issue(self, name: str, identity: str = "127.0.0.1") -> tuple[Path, Path]:
-        """Certificate and key file; those of the same name are replaced."""
-        issued = self.authority.issue_cert(identity)
+    def issue(
+        self, name: str, identity: str = "127.0.0.1", *, end: datetime | None = None
+    ) -> tuple[Path, Path]:
+        """Certificate and key file; those of the same name are replaced. Without `end` it is good for years."""
+        issued = self.authority.issue_cert(identity, not_after=end)
         certificate, key = self.directory / f"{name}.crt", self.directory / f"{name}.key"
         for path, content in (
             (certificate, b"".join(part.bytes() for part in issued.cert_chain_pems)),

@@ -21,6 +21,7 @@ _OFFSET: Final = f"{once(shown(catalog.SOURCE_CLOCK_OFFSET))} {_RUNNING}"
 _SEALED: Final = total(once(shown(catalog.VERSIONS_SEALED)), "run")
 _COMPLETE: Final = total(once(shown(catalog.VERSIONS_SEALED, 'complete="true"')), "run")
 _NO_PUSH: Final = "only with --push"
+_NO_TLS: Final = "only with a certificate in the web config file"
 _NO_FORWARD: Final = "only with --forward-spans"
 _HEALTHY: Final = "nothing of the kind has happened"
 _HAPPENED: Final = "something of the kind happens all the time"
@@ -114,6 +115,7 @@ QUERIES: Final = (
     _own_rate("refused", catalog.REFUSED_REQUESTS, "listener", "status"),
     _own_rate("handshakes_failed", catalog.HANDSHAKES_FAILED, "listener", words="handshake"),
     _own_gauge("reload_failed", catalog.WEB_CONFIG_RELOAD_FAILED, "listener"),
+    _own("certificate", f"{selector(catalog.CERTIFICATE_EXPIRY)} - time()", "listener", optional=_NO_TLS),
     _own_gauge("push_queue", catalog.PUSH_QUEUE, optional=_NO_PUSH),
     _own_gauge("push_age", catalog.PUSH_OLDEST_AGE, optional=_NO_PUSH),
     _own_rate("push_points", catalog.PUSH_POINTS, "outcome", optional=_NO_PUSH),

@@ -30,7 +30,8 @@ PROMETHEUS: Final = {"type": "prometheus", "uid": "${datasource}"}
 OF_PROMETHEUS: Final = {"ALERTS", "ALERTS_FOR_STATE", "up", "scrape_duration_seconds"}
 FIRING: Final = {"alertname": "AsyncRLStalled", "severity": "warning", "run": OURS}
 NOT_ON_THE_PAGE: Final = {
-    catalog.LAST_EVICTED.name: "a version leaves the page unseen only where more come than its hard cap holds"
+    catalog.LAST_EVICTED.name: "a version leaves the page unseen only where more come than its hard cap holds",
+    catalog.CERTIFICATE_EXPIRY.name: "only a listener with TLS shows a certificate",
 }
 MAY_BE_EMPTY: Final = {query.expr for query in QUERIES.values() if query.optional}
 

@@ -37,6 +37,8 @@ RATE_WINDOW = "8s"
 
 WITHOUT_DATA_TOO = {query.expr for query in QUERIES.values() if query.optional}
 
+NOT_HERE = {"Time until a listener's certificate ends": "Prometheus scrapes these over plain HTTP"}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Watched:
@@ -132,7 +134,7 @@ def test_every_target_of_every_panel_returns_data(board: str, watched: Watched) 
         texts = [target["expr"] for target in panel.get("targets", [])]
         empty = [text for text in texts if not watched.values(as_sent(text))]
         assert not set(empty) - WITHOUT_DATA_TOO, panel["title"]
-        assert not texts or len(empty) < len(texts), panel["title"]
+        assert not texts or len(empty) < len(texts) or panel["title"] in NOT_HERE, panel["title"]
 
 
 # What of the rollouters' board is per rollouter and of the newest version: 64 of them have such series.

@@ -4,6 +4,7 @@ import re
 import time
 from base64 import b64encode
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -288,15 +289,23 @@ def tls_section(server: tuple[Path, Path], **more: str) -> dict[str, str]:
     return {"cert_file": server[0].name, "key_file": server[1].name, **more}
 
 
-def test_tls_with_a_certificate_that_is_rotated_under_way(
+def test_tls_with_a_certificate_that_ends_soon_and_is_rotated_under_way(
     start_exporter: StartExporter, tmp_path: Path
 ) -> None:
-    old = Authority.found(tmp_path, "old")
-    web_config = write_web_config(tmp_path / "web.yml", tls_server_config=tls_section(old.issue("server")))
+    old, soon = Authority.found(tmp_path, "old"), datetime.now(UTC).replace(microsecond=0) + timedelta(days=3)
+    server = old.issue("server", end=soon)
+    web_config = write_web_config(tmp_path / "web.yml", tls_server_config=tls_section(server))
     exporter = start_exporter("--web-config", str(web_config), ca_file=old.ca_file)
     url = f"{exporter.metrics}/metrics"
     assert url.startswith("https://")
-    assert get(url, verify=old.ca_file).status_code == 200
+    answer = get(url, verify=old.ca_file)
+    assert answer.status_code == 200
+    ends = re.findall(
+        r"^(asyncrl_exporter_certificate_expiry_timestamp_seconds.*) (.*)", answer.text, re.MULTILINE
+    )
+    assert [(series, float(value)) for series, value in ends] == [
+        ('asyncrl_exporter_certificate_expiry_timestamp_seconds{listener="listen"}', soon.timestamp())
+    ]
     assert get(url.replace("https", "http")).status_code == 400
     new = Authority.found(tmp_path, "new")
     with pytest.raises(requests.exceptions.SSLError):
@@ -310,8 +319,13 @@ def test_tls_with_a_certificate_that_is_rotated_under_way(
             return False
 
     await_that(rotated)
+    fresh = re.search(r"certificate_expiry_timestamp_seconds\{.*\} (.*)", get(url, verify=new.ca_file).text)
+    assert fresh
+    assert float(fresh[1]) > soon.timestamp()
     _, said = exporter.stop()
     assert 'event="web config reloaded" listener=listen' in said
+    (warning,) = [line for line in said.splitlines() if 'event="doubtful setting"' in line]
+    assert f"server.crt ends at {soon:%Y-%m-%d %H:%M} UTC: renew it" in warning
 
 
 def test_mutual_tls_knows_its_clients_and_forgets_an_authority(

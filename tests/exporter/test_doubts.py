@@ -1,5 +1,7 @@
 """Settings that can be, and are hardly meant, are said; all others are not."""
 
+import logging
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ import pytest
 
 from exporter.config import ExporterConfig
 from exporter.doubts import find_doubts
+from exporter.guard import Guard
 from exporter.listeners import open_guard
 from tests.exporter.test_cli import run_exporter
 from tests.web_config import Authority, token_digest, write_web_config
@@ -58,6 +61,40 @@ def test_an_open_listener_that_asks_nobody_or_asks_in_the_clear_is_said(tmp_path
     assert said.startswith("listen takes passwords and tokens from other machines in plain HTTP")
     (said,) = doubts(otlp="0.0.0.0:0", insecure=True)
     assert said.startswith("otlp is open to other machines and asks nobody")
+
+
+def test_a_certificate_that_has_ended_or_ends_within_two_weeks_is_said(tmp_path: Path) -> None:
+    authority = Authority.found(tmp_path)
+
+    def said_of(end: datetime) -> list[str]:
+        certificate, key = authority.issue("server", end=end)
+        tls = {"cert_file": str(certificate), "key_file": str(key)}
+        return doubts(otlp_web_config=write_web_config(tmp_path / "web.yml", tls_server_config=tls))
+
+    now = datetime.now(UTC)
+    assert said_of(now + timedelta(days=15)) == []
+    ends, ended = now + timedelta(days=13), now - timedelta(minutes=5)
+    assert said_of(ends) == [
+        f"otlp: the certificate in {tmp_path}/server.crt ends at {ends:%Y-%m-%d %H:%M} UTC: renew it"
+    ]
+    assert said_of(ended) == [
+        f"otlp: the certificate in {tmp_path}/server.crt ended at {ended:%Y-%m-%d %H:%M} UTC: "
+        "clients that check it stay away"
+    ]
+
+
+def test_a_renewed_certificate_that_ends_soon_is_said_when_it_is_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = Authority.found(tmp_path)
+    certificate, key = authority.issue("server")
+    tls = {"cert_file": str(certificate), "key_file": str(key)}
+    guard = Guard("otlp", write_web_config(tmp_path / "web.yml", tls_server_config=tls), exposed=False)
+    assert guard.doubt == ""
+    authority.issue("server", end=datetime.now(UTC) + timedelta(days=1))
+    with caplog.at_level(logging.WARNING):
+        guard.reload_if_changed()
+    assert [record.getMessage() for record in caplog.records] == ["doubtful setting"]
 
 
 def test_check_config_says_its_doubts_and_is_content() -> None:

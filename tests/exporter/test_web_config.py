@@ -57,7 +57,15 @@ def test_a_file_that_says_nothing_asks_nobody(tmp_path: Path, content: str) -> N
 @pytest.mark.parametrize(
     ("sections", "complaint"),
     [
-        ({"basic_auth": {}}, "'basic_auth', which is not supported; known are tls_server_config"),
+        (
+            {"basic_auth": {}},
+            "'basic_auth', which is not supported; is basic_auth_users meant? known are tls_server_config",
+        ),
+        (
+            {"tls_server_config": {"certfile": "a"}},
+            "'certfile', which is not supported; is cert_file meant? known are cert_file, key_file",
+        ),
+        ({"certificates": {}}, "'certificates', which is not supported; known are tls_server_config"),
         ({"rate_limit": {"interval": "1s"}}, "'rate_limit', which is not supported"),
         ({"basic_auth_users": {"a": "secret"}}, "to a bcrypt hash of cost 4 to 16, see 'a'"),
         ({"basic_auth_users": {"a": HASH.replace("$04$", "$31$")}}, "cost 4 to 16"),
