@@ -7,7 +7,7 @@ blocks     of parts that follow each other: put together once, so that a page is
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from prometheus_client.core import Metric
@@ -107,10 +107,17 @@ class PageWriter:
             written = self._parts[key] = known_parts.get(key) or self._write_part(part)
             block.append(written.lines)
             if written.closes:
-                ids = tuple(map(id, block))
-                yield self._blocks.setdefault(ids, known_blocks.get(ids) or _joined(block))
+                yield self._join(block, known_blocks)
                 block = []
-        yield _joined(block)
+        yield self._join(block, known_blocks)
+
+    def _join(self, block: list[Lines], known: Mapping[tuple[int, ...], Lines]) -> Lines:
+        """What is known of the block, which grows at its end while it is the last one, and what has come since."""
+        ids = tuple(map(id, block))
+        begun = next((ids[:length] for length in range(len(ids), 0, -1) if ids[:length] in known), ())
+        lines, rest = known.get(begun, {}), block[len(begun) :]
+        self._blocks[ids] = _joined([lines, *rest]) if rest else lines
+        return self._blocks[ids]
 
     def _write_part(self, part: Part) -> _WrittenPart:
         written = {}
