@@ -24,7 +24,8 @@ Snapshot = TypeVar("Snapshot")
 class Page:
     """One written page."""
 
-    body: bytes
+    texts: tuple[bytes, ...]
+    """What it is put together of; most of it is in the pages before and after it, too."""
     timestamp: float
     """Unix seconds at which its values were taken."""
 
@@ -78,8 +79,8 @@ class Exposition(Generic[Snapshot]):
             raise PageUnavailable("no metric of the runs could be read; the exporter's log says why")
         self._self_metrics.page_series = runs.series
         health, _ = own.write(self._self_metrics.families(), ())
-        page = b"".join([*body, *health, form.end])
+        texts = (*body, *health, form.end)
         if compressed:
-            page = gzip.compress(page, _GZIP_LEVEL, mtime=0)
+            texts = (gzip.compress(b"".join(texts), _GZIP_LEVEL, mtime=0),)
         self._self_metrics.render_seconds = time.perf_counter() - started
-        return Page(body=page, timestamp=timestamp)
+        return Page(texts=texts, timestamp=timestamp)

@@ -17,6 +17,7 @@ from exporter.errors import JournalUnavailable, MalformedRequest, RequestError, 
 from exporter.exposition import Exposition
 from exporter.ingest import Ingest
 from exporter.negotiation import OPENMETRICS, accepts_gzip, choose_format
+from exporter.page_response import PageResponse
 from exporter.publish import backfill, history, page
 from exporter.scrape_log import ScrapeLog
 from exporter.self_metrics import SelfMetrics
@@ -101,7 +102,7 @@ class ScrapePages:
         headers = {"content-type": form.content_type, "vary": "Accept, Accept-Encoding"}
         if compressed:
             headers["content-encoding"] = "gzip"
-        return Response(written.body, headers=headers)
+        return PageResponse(written.texts, headers=headers)
 
     async def _runs(self, request: Request) -> Response:
         on_page = self._ingest.snapshot.runs.values()

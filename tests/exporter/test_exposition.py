@@ -34,7 +34,7 @@ def good(name: str) -> GaugeMetricFamily:
 def write(exposition: Exposition[str], form: Format = TEXT) -> str:
     page = asyncio.run(exposition.page("snapshot", form, compressed=False))
     exposition.close()
-    return page.body.decode()
+    return b"".join(page.texts).decode()
 
 
 @pytest.mark.parametrize("form", [TEXT, OPENMETRICS], ids=["text", "openmetrics"])
@@ -189,8 +189,9 @@ def test_concurrent_scrapes_of_one_snapshot_share_a_page_and_other_snapshots_do_
         pages = await asyncio.gather(*jobs)
         again = await exposition.page("first", TEXT, compressed=False)
         exposition.close()
-        bodies = [gzip.decompress(page.body) if page.body[:2] == b"\x1f\x8b" else page.body for page in pages]
-        return [body.decode().split("page_of_")[1].split()[0] for body in [*bodies, again.body]]
+        bodies = [b"".join(page.texts) for page in [*pages, again]]
+        texts = [gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body for body in bodies]
+        return [text.decode().split("page_of_")[1].split()[0] for text in texts]
 
     assert asyncio.run(scrape()) == ["first", "first", "second", "first", "second", "first"]
     assert written == ["first", "second", "second", "first"]
