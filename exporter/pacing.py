@@ -49,8 +49,11 @@ class Paced:
 
 
 def _pieces(message: Message) -> Iterator[Message]:
-    body = memoryview(message.get("body", b""))
-    while len(body) > PIECE_BYTES:
-        yield {"type": "http.response.body", "body": body[:PIECE_BYTES], "more_body": True}
-        body = body[PIECE_BYTES:]
-    yield {**message, "body": body} if "body" in message else message
+    rest = memoryview(message.get("body", b""))
+    if len(rest) <= PIECE_BYTES:
+        yield message
+        return
+    while len(rest) > PIECE_BYTES:
+        yield {"type": "http.response.body", "body": rest[:PIECE_BYTES], "more_body": True}
+        rest = rest[PIECE_BYTES:]
+    yield {**message, "body": rest}
