@@ -35,17 +35,13 @@ class Attributes:
 
     def integer(self, name: str) -> int | None:
         """An optional integer; a double with an integral value is one. Anything else rejects the span."""
-        value = self.all.get(name)
-        if value is None:
+        raw = self.all.get(name)
+        if raw is None:
             return None
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not abs(value) <= LARGEST_INTEGER
-            or value != int(value)
-        ):
-            raise Rejected("bad_value", f"{name} is {value!r}, expected an integer within 10**15")
-        return int(value)
+        value = whole(raw)
+        if value is None:
+            raise Rejected("bad_value", f"{name} is {raw!r}, expected an integer within 10**15")
+        return value
 
     def required_integer(self, name: str) -> int:
         value = self.integer(name)
@@ -113,24 +109,29 @@ def finite(raw: AttributeValue) -> float:
     return value
 
 
-def natural(raw: AttributeValue) -> int:
-    """An integer, or -1 for what is none: every caller wants at least 0."""
-    if type(raw) is int and -LARGEST_INTEGER <= raw <= LARGEST_INTEGER:
-        return raw
-    value = number(raw)
-    return int(value) if value is not None and abs(value) <= LARGEST_INTEGER and value == int(value) else -1
+def whole(raw: AttributeValue) -> int | None:
+    """The integer; a double with an integral value is one. None for anything else, and beyond LARGEST_INTEGER."""
+    if type(raw) is float and raw.is_integer():
+        raw = int(raw)
+    return raw if type(raw) is int and -LARGEST_INTEGER <= raw <= LARGEST_INTEGER else None
+
+
+def natural_numbers(raw: tuple[AttributeValue, ...]) -> tuple[int, ...]:
+    """The integers of at least 0 among these."""
+    numbers = [part if type(part) is int else whole(part) for part in raw]
+    return tuple([number for number in numbers if number is not None and number >= 0])
 
 
 def partial(raw: tuple[AttributeValue, ...]) -> Distribution:
     """`[count, sum, min, max, m2]`; with count 0 the rest is ignored."""
     if len(raw) != 5:
         raise Rejected("bad_value", f"a distribution has 5 parts, got {len(raw)}")
-    count = natural(raw[0])
-    if count < 0:
+    count = whole(raw[0])
+    if count is None or count < 0:
         raise Rejected("bad_value", f"count is {raw[0]!r}, expected an integer of at least 0")
     if count == 0:
         return Distribution(count=0, sum=0.0)
-    total, low, high, m2 = (finite(part) for part in raw[1:])
+    total, low, high, m2 = map(finite, raw[1:])
     if m2 < 0 or low > high:
         raise Rejected("bad_value", f"m2 {m2} is negative, or min {low} above max {high}")
     return Distribution(count=count, sum=total, min=low, max=high, m2=m2)

@@ -99,9 +99,8 @@ def run_name(text: str) -> str:
 
 
 def read_record(span: Span) -> Record:
-    """The control record of a span. Raises Rejected."""
+    """The control record of a span, whose source is checked. Raises Rejected."""
     source = span.source
-    check_source(source)
     attributes = Attributes(span.name, span.attributes)
     run = run_name(attributes.text(schema.RUN_ID) or source.run)
     seq = _at_least(attributes, schema.SEQ, 1)
@@ -114,7 +113,13 @@ def read_record(span: Span) -> Record:
         attributes.problems.append("clock")
     if span.dropped_attributes:
         attributes.problems.append("truncated")
-    record = Record(
+    version = _version(attributes)
+    sample_count = attributes.count(schema.SAMPLE_COUNT)
+    trained_sample_count = attributes.count(schema.TRAINED_SAMPLE_COUNT)
+    token_count = attributes.count(schema.TOKEN_COUNT)
+    fields = _FIELDS[span.name](attributes, source.role)
+    values = read_values(attributes)
+    return Record(
         kind=span.name,
         source_id=source.source_id,
         role=source.role,
@@ -123,18 +128,13 @@ def read_record(span: Span) -> Record:
         seq=seq,
         identity=b"" if seq is not None else span.trace_id + span.span_id,
         trace=_trace(span),
-        version=_version(attributes),
+        version=version,
         start_ns=min(span.start_ns, span.end_ns),
         end_ns=span.end_ns,
-        sample_count=attributes.count(schema.SAMPLE_COUNT),
-        trained_sample_count=attributes.count(schema.TRAINED_SAMPLE_COUNT),
-        token_count=attributes.count(schema.TOKEN_COUNT),
+        sample_count=sample_count,
+        trained_sample_count=trained_sample_count,
+        token_count=token_count,
         service_name=label(source.service_name),
-    )
-    fields = _FIELDS[span.name](attributes, source.role)
-    values = read_values(attributes)
-    return msgspec.structs.replace(
-        record,
         values=values.known,
         user_values=values.user,
         reported=values.reported,

@@ -2,13 +2,14 @@
 
 import math
 import sys
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 
 from exporter import catalog
 from exporter.control import Record
 from exporter.state import Annex, Attempt, Clocked, OpenWindow, Scope, SealedWindow
 from exporter.statistics import Distribution, weighted_mean, whole_sum
-from exporter.values import Scalar, Spread, Value, user_family
+from exporter.values import Scalar, Spread, user_family
 from runtime.telemetry import schema
 
 
@@ -63,27 +64,21 @@ def fold_annex(run: str, attempt: int, record: Record, *, now: float) -> Annex:
 
 def fold_values(records: Iterable[Record]) -> Scope:
     """Merge the values of `records`, each by the statistic that it declares."""
-    known: dict[str, list[Value]] = {}
-    user: dict[str, list[Scalar]] = {}
+    spreads = defaultdict[str, list[Distribution]](list)
+    scalars = defaultdict[str, list[Scalar]](list)
+    user = defaultdict[str, list[Scalar]](list)
     for record in sorted(records, key=_position):
         for name, value in record.values.items():
-            known.setdefault(name, []).append(value)
+            if isinstance(value, Spread):
+                spreads[name].append(value.distribution)
+            else:
+                scalars[name].append(value)
         for name, scalar in record.user_values.items():
-            user.setdefault(name, []).append(scalar)
-    scalars: dict[str, float] = {}
-    distributions: dict[str, Distribution] = {}
-    for name, terms in known.items():
-        spreads = [value.distribution for value in terms if isinstance(value, Spread)]
-        if spreads:
-            distributions[name] = Distribution.merged(spreads)
-        merged = _merge_scalars([value for value in terms if isinstance(value, Scalar)])
-        if merged is not None:
-            scalars[name] = merged
-    merged_user = {user_family(name): _merge_scalars(terms) for name, terms in user.items()}
+            user[name].append(scalar)
     return Scope(
-        scalars=dict(sorted(scalars.items())),
-        distributions=dict(sorted(distributions.items())),
-        user={name: value for name, value in sorted(merged_user.items()) if value is not None},
+        scalars=_merge_all(scalars),
+        distributions={name: Distribution.merged(parts) for name, parts in sorted(spreads.items())},
+        user=_merge_all({user_family(name): terms for name, terms in user.items()}),
     )
 
 
@@ -92,10 +87,14 @@ def _position(record: Record) -> tuple[int, str, int]:
     return record.step or sys.maxsize, record.source_id, record.seq or 0
 
 
+def _merge_all(terms: Mapping[str, list[Scalar]]) -> dict[str, float]:
+    """One value for each name; none where no term has weight."""
+    merged = [(name, _merge_scalars(terms[name])) for name in sorted(terms)]
+    return {name: value for name, value in merged if value is not None}
+
+
 def _merge_scalars(terms: list[Scalar]) -> float | None:
     """One value of all terms, given in their order; None where none has weight. The first says how they merge."""
-    if not terms:
-        return None
     values = [scalar.value for scalar in terms]
     match terms[0].statistic:
         case "sum":

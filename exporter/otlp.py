@@ -11,6 +11,7 @@ import math
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Literal
 
 from google.protobuf import json_format
@@ -256,18 +257,18 @@ def _source(attributes: Iterable[KeyValue]) -> Source:
 
 
 def _attributes(pairs: Iterable[KeyValue]) -> dict[str, AttributeValue]:
-    attributes: dict[str, AttributeValue] = {}
-    for pair in pairs:
-        value = pair.value.double_value or _value(pair.value)
-        if value is not None:
-            attributes[_clean(pair.key)] = value
-    return attributes
+    return {
+        _clean(pair.key): value
+        for pair in pairs
+        if (value := pair.value.double_value or _value(pair.value)) is not None
+    }
 
 
 def _value(value: AnyValue) -> AttributeValue | None:
     """None for what the wire has no use for: maps, bytes, nothing. So are they within an array.
 
-    Nearly all values are doubles: callers try `double_value` first, which is 0.0 for every other kind.
+    Nearly all values are doubles: callers try `double_value` first, which is 0.0 for every other kind. Nearly all
+    others are counts in arrays, many of them 0.
     """
     field = value.WhichOneof("value")
     if field == "int_value":
@@ -279,13 +280,20 @@ def _value(value: AnyValue) -> AttributeValue | None:
     if field == "bool_value":
         return value.bool_value
     if field == "array_value":
-        items = [item.double_value or item.int_value or _value(item) for item in value.array_value.values]
+        items = [
+            item.double_value or item.int_value or (0 if item.HasField("int_value") else _value(item))
+            for item in value.array_value.values
+        ]
         return tuple([item for item in items if item is not None])
     return None
 
 
 def _clean(text: str) -> str:
     return text.replace("\0", _REPLACEMENT) if "\0" in text else text
+
+
+_key = lru_cache(maxsize=8192)(_clean)
+"""The same keys come with every record: each is kept once."""
 
 
 def response(signal: Signal, reply: Reply, content_type: str) -> bytes:

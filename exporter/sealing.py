@@ -41,9 +41,9 @@ def next_seal(run: Run, arrivals: Arrivals, *, grace: float, wall: float) -> Sea
     """The next thing to do for a run, or None."""
     for number in sorted(run.attempts):
         attempt = run.attempts[number]
-        existing = sorted(version for version, window in attempt.open.items() if window.exists)
-        if existing:
-            seal = _Judge(run, attempt, arrivals, grace).judge(existing[0], wall)
+        lowest = min((version for version, window in attempt.open.items() if window.exists), default=None)
+        if lowest is not None:
+            seal = _Judge(run, attempt, arrivals, grace).judge(lowest, wall)
             if seal is not None:
                 return seal
     return _idle_holes(run, arrivals, grace=grace, wall=wall)

@@ -1,5 +1,6 @@
 """Who speaks: the run and the process life behind a record, made known at its first one. Both are bounded."""
 
+from functools import lru_cache
 from pathlib import PureWindowsPath
 from typing import Final
 
@@ -80,6 +81,7 @@ def _describe(run: Run, source: Source) -> None:
         run.staleness_limit = source.staleness_limit
 
 
+@lru_cache(maxsize=1024)  # the same models come with every record
 def _last_segment(model: str) -> str:
     """Of a path: who it belongs to is nobody's business."""
     windows = PureWindowsPath(model)

@@ -43,7 +43,7 @@ class ExactSum(msgspec.Struct):
         return math.fsum(self.partials)
 
 
-class Distribution(msgspec.Struct, frozen=True, kw_only=True):
+class Distribution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Count, sum, extremes and second central moment of a set of values: `[count, sum, min, max, m2]`.
 
     `plain` marks a set that holds a bare double of a sender that gave no partial: its mean is known, its

@@ -88,9 +88,12 @@ def count_values(run: Run, record: Record, wall: float) -> None:
         return  # another cohort: it never enters the trained one's histograms
     for name, value in record.values.items():
         if isinstance(value, Spread) and value.buckets is not None:
-            histogram = run.histograms.setdefault(name, Histogram(counts=[0] * len(value.buckets)))
-            added = map(operator.add, histogram.counts, value.buckets)
-            histogram.counts = [min(count, LARGEST_SUM) for count in added]
+            histogram = run.histograms.get(name)
+            if histogram is None:
+                histogram = run.histograms[name] = Histogram(counts=[0] * len(value.buckets))
+            histogram.counts = list(map(operator.add, histogram.counts, value.buckets))
+            if max(histogram.counts) > LARGEST_SUM:
+                histogram.counts = [min(count, LARGEST_SUM) for count in histogram.counts]
             histogram.sum.add(value.distribution.sum)
             _point_to_span(histogram, record, name, value.distribution.max, value.buckets)
 
@@ -109,7 +112,7 @@ def _point_to_span(
     histogram: Histogram, record: Record, name: str, largest: float, counts: tuple[int, ...]
 ) -> None:
     """Keep the record's span as exemplar of the bucket that its largest value lies in, if it is the newest."""
-    bucket = bisect_left(catalog.METRIC_BY_NAME[name].buckets or (), largest)
+    bucket = bisect_left(schema.BUCKETS[name], largest)
     known = histogram.exemplars.get(bucket)
     if record.trace and counts[bucket] and (known is None or known.time_ns < record.end_ns):
         histogram.exemplars[bucket] = Exemplar(value=largest, time_ns=record.end_ns, trace=record.trace)

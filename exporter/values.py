@@ -1,13 +1,13 @@
 """The metric values of one span: typed by the catalogue, range-checked, non-finite ones counted and left out."""
 
 import re
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from exporter import catalog
-from exporter.attributes import Attributes, finite, natural, partial
+from exporter.attributes import Attributes, finite, natural_numbers, partial
 from exporter.errors import Rejected
 from exporter.records import AttributeValue
 from exporter.statistics import Distribution
@@ -16,6 +16,13 @@ from runtime.telemetry import schema
 LONGEST_NAME: Final = 120
 _RESERVED_SUFFIXES: Final = ("_total", "_count", "_sum", "_bucket", "_created", "_info")
 _SCALAR_STATISTICS: Final = ("mean", "sum", "min", "max", "last")
+_PREFIXES: Final = (
+    schema.METRIC_PREFIX,
+    schema.BUCKETS_PREFIX,
+    schema.STATISTIC_PREFIX,
+    schema.NONFINITE_PREFIX,
+    schema.REPORTED_PREFIX,
+)
 _WEIGHT_ATTRIBUTES: Final = {
     "samples": schema.SAMPLE_COUNT,
     "trained_samples": schema.TRAINED_SAMPLE_COUNT,
@@ -23,13 +30,13 @@ _WEIGHT_ATTRIBUTES: Final = {
 }
 
 
-class Scalar(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Scalar(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False):
     statistic: str
     value: float
     weight: float = 1.0
 
 
-class Spread(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Spread(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False):
     """A value of a distribution: one partial, or one plain double."""
 
     distribution: Distribution
@@ -64,12 +71,7 @@ class Values(msgspec.Struct):
 @lru_cache(maxsize=8192)  # as above
 def _split(attribute: str) -> tuple[str, str]:
     """The prefix of a value's attribute, and the name behind it; two empty strings for any other attribute."""
-    for prefix in (
-        schema.METRIC_PREFIX,
-        schema.NONFINITE_PREFIX,
-        schema.REPORTED_PREFIX,
-        schema.BUCKETS_PREFIX,
-    ):
+    for prefix in _PREFIXES:
         if attribute.startswith(prefix):
             return prefix, attribute.removeprefix(prefix)
     return "", ""
@@ -79,29 +81,32 @@ class _Reader:
     def __init__(self, attributes: Attributes) -> None:
         self.attributes = attributes
         self.values = Values()
-        self._weights: dict[str, float] = {}
+        self._weights = {"steps": 1.0}
+        self._said: dict[str, dict[str, AttributeValue]] = {prefix: {} for prefix in (*_PREFIXES, "")}
+        """Prefix -> name -> value."""
+        for attribute, raw in attributes.all.items():
+            prefix, name = _split(attribute)
+            self._said[prefix][name] = raw
+        said = self._said[schema.STATISTIC_PREFIX]
+        self._statistics = {name: raw for name, raw in said.items() if isinstance(raw, str) and raw}
+        """What the sender says of how metrics of its own merge, by their names."""
 
     def read_values(self) -> None:
-        for attribute, raw in self.attributes.all.items():
-            prefix, name = _split(attribute)
-            if prefix == schema.METRIC_PREFIX:
-                self._read_value(name, raw)
-            elif prefix == schema.NONFINITE_PREFIX:
-                self._count_nonfinite(name, self.attributes.count(attribute) or 0)
-            elif prefix == schema.REPORTED_PREFIX:
-                self._read_reported(name, raw)
-            elif prefix and name not in schema.BUCKETS:  # the others are read with their value
-                self.attributes.problems.append("bad_value")
-
-    def _read_value(self, name: str, raw: AttributeValue) -> None:
-        metric = catalog.METRIC_BY_NAME.get(name)
-        try:
-            if metric is None:
-                self._read_user_value(name, raw)
-            else:
-                self.values.known[name] = self._known(metric, raw)
-        except Rejected as error:
-            self._leave_out(name, error)
+        for name, raw in self._said[schema.METRIC_PREFIX].items():
+            metric = catalog.METRIC_BY_NAME.get(name)
+            try:
+                if metric is None:
+                    self._read_user_value(name, raw)
+                else:
+                    self.values.known[name] = self._known(metric, raw)
+            except Rejected as error:
+                self._leave_out(name, error)
+        for name in self._said[schema.NONFINITE_PREFIX]:
+            self._count_nonfinite(name, self.attributes.count(schema.NONFINITE_PREFIX + name) or 0)
+        for name, raw in self._said[schema.REPORTED_PREFIX].items():
+            self._read_reported(name, raw)
+        for _ in self._said[schema.BUCKETS_PREFIX].keys() - schema.BUCKETS.keys():
+            self.attributes.problems.append("bad_value")  # the others are read with their value
 
     def _known(self, metric: catalog.Metric, raw: AttributeValue) -> Value:
         if self._is_of_another_cohort(metric):
@@ -131,13 +136,12 @@ class _Reader:
         return Scalar(statistic=metric.statistic, value=value, weight=self._weight(metric.weight))
 
     def _weight(self, weight: str) -> float:
-        if weight not in self._weights:
-            self._weights[weight] = self._read_weight(weight)
-        return self._weights[weight]
+        known = self._weights.get(weight)
+        if known is None:
+            known = self._weights[weight] = self._read_weight(weight)
+        return known
 
     def _read_weight(self, weight: str) -> float:
-        if weight == "steps":
-            return 1.0
         name = _WEIGHT_ATTRIBUTES[weight]
         count = self.attributes.integer(name)
         if count is not None and count < 0:
@@ -146,22 +150,13 @@ class _Reader:
 
     def _read_user_value(self, name: str, raw: AttributeValue) -> None:
         user_family(name)
-        if isinstance(raw, tuple) and not raw:
+        if raw == ():
             return  # an empty list gives no sample, and no complaint (verl#7361)
-        statistic = self._statistics.get(name) or "mean"
+        statistic = self._statistics.get(name, "mean")
         if statistic not in _SCALAR_STATISTICS:
             raise Rejected("bad_value", f"{schema.STATISTIC_PREFIX}{name} is {statistic!r}")
         weight = self._weight("samples")
         self.values.user[name] = Scalar(statistic=statistic, value=finite(raw), weight=weight)
-
-    @cached_property
-    def _statistics(self) -> dict[str, str]:
-        """What the sender says of how metrics of its own merge, by their names."""
-        return {
-            name.removeprefix(schema.STATISTIC_PREFIX): self.attributes.text(name)
-            for name in self.attributes.all
-            if name.startswith(schema.STATISTIC_PREFIX)
-        }
 
     def _spread(self, metric: catalog.Metric, raw: AttributeValue) -> Spread:
         if not isinstance(raw, tuple):
@@ -174,12 +169,11 @@ class _Reader:
         return Spread(distribution=distribution, buckets=self._buckets(metric, distribution.count))
 
     def _buckets(self, metric: catalog.Metric, count: int) -> tuple[int, ...] | None:
-        raw = self.attributes.all.get(schema.BUCKETS_PREFIX + metric.name)
-        bounds = metric.buckets
+        raw, bounds = self._said[schema.BUCKETS_PREFIX].get(metric.name), metric.buckets
         if raw is None or bounds is None:
             return None
-        counts = tuple(map(natural, raw)) if isinstance(raw, tuple) and len(raw) == len(bounds) + 1 else (-1,)
-        if min(counts) < 0 or sum(counts) != count:
+        counts = natural_numbers(raw) if isinstance(raw, tuple) and len(raw) == len(bounds) + 1 else ()
+        if len(counts) != len(bounds) + 1 or sum(counts) != count:
             raise Rejected("bad_value", f"{schema.BUCKETS_PREFIX}{metric.name} does not add up to {count}")
         return counts
 
