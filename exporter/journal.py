@@ -214,6 +214,7 @@ def _connect(path: Path, mode: str) -> tuple[sqlite3.Connection, int]:
         raise DataDirectoryError(f"it has schema {found}, this exporter knows {SCHEMA}; use a newer exporter")
     _, taken, _ = connection.execute("PRAGMA wal_checkpoint").fetchone()  # -1 in the other mode
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute("PRAGMA secure_delete = OFF")  # Debian's SQLite writes zeros over every event it drops
     connection.execute(f"PRAGMA journal_mode = {_MODES[mode]}")
     connection.execute("PRAGMA synchronous = FULL")
     connection.executescript(_TABLES)
