@@ -5,6 +5,7 @@
 """
 
 import asyncio
+import gc
 import signal
 import ssl
 import sys
@@ -33,6 +34,9 @@ from exporter.upstream import UpstreamConfig
 _SWITCH_SECONDS = 0.0005
 """How long a thread that writes a page may keep the others waiting for Python, which a request does several times
 on its way from thread to thread; the default of 5 ms makes it wait for a whole page."""
+_COLLECTION_CONTAINERS = 50_000
+"""After how many new ones Python searches them for cycles: a large request makes 10,000 that are in none, and live as
+long as it does. At the default of 700 they are searched over and over."""
 
 
 class Upstreams(NamedTuple):
@@ -55,6 +59,7 @@ async def serve_until_signalled(
 ) -> None:
     """Serves until SIGTERM or SIGINT; then stops accepting and finishes what is in flight."""
     sys.setswitchinterval(_SWITCH_SECONDS)
+    gc.set_threshold(_COLLECTION_CONTAINERS)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_report)
