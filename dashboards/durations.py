@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from dashboards.errors import DashboardError
+from exporter.catalog import CERTIFICATE_SOON_SECONDS
 
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
@@ -55,6 +56,7 @@ DURATIONS: Final[dict[str, Duration]] = {
     "event": Duration(seconds=15 * _MINUTE, why="how long an event is news"),
     "checkpoint": Duration(seconds=6 * _HOUR, why="where the usual time between checkpoints is not known"),
     "checkpoint_least": Duration(seconds=_HOUR, why="no checkpoint is old sooner"),
+    "certificate": Duration(seconds=CERTIFICATE_SOON_SECONDS, why="when the exporter's log tells of it, too"),
     "push_age": Duration(seconds=15 * _MINUTE, why="a receiver was restarted or upgraded meanwhile"),
 }
 

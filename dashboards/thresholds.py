@@ -53,6 +53,13 @@ _TABLE: Final = (
         why="a person mistypes once, a sender repeats itself",
     ),
     Threshold(
+        name="certificate_seconds",
+        value="certificate",
+        unit="seconds",
+        help="Time for which the certificate of a listener is still good",
+        why="machines renew earlier, people need some days",
+    ),
+    Threshold(
         name="push_age_seconds",
         value="push_age",
         unit="seconds",

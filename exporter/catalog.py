@@ -322,6 +322,8 @@ CONNECTIONS_ENDED: Final = _own(
 WEB_CONFIG_RELOAD_FAILED: Final = _own(
     "web_config_reload_failed", "gauge", "Whether the web config file as it is now was refused; what was read before is in force", "listener"
 )
+CERTIFICATE_SOON_SECONDS: Final = 14 * 86_400
+"""A certificate that ends sooner is told of: whoever renews by machine has done it by then, by hand there is time to."""
 CERTIFICATE_EXPIRY: Final = _own(
     "certificate_expiry_timestamp_seconds", "gauge", "When the certificate that a listener shows ends", "listener"
 )

@@ -2,12 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
 
 from cryptography import x509
 
-SOON: Final = timedelta(days=14)
-"""Whoever renews certificates by machine has done it by then; by hand there is time to."""
+from exporter import catalog
 
 
 def certificate_end(file: Path) -> datetime | None:
@@ -21,7 +19,7 @@ def certificate_end(file: Path) -> datetime | None:
 def certificate_doubt(file: Path, end: datetime | None) -> str:
     """What is wrong with a certificate that has ended, or ends soon; empty for any other."""
     now = datetime.now(UTC)
-    if end is None or end > now + SOON:
+    if end is None or end > now + timedelta(seconds=catalog.CERTIFICATE_SOON_SECONDS):
         return ""
     if end > now:
         return f"the certificate in {file} ends at {end:%Y-%m-%d %H:%M} UTC: renew it"

@@ -108,6 +108,16 @@ ALERTS: Final = (
         description="Listener {{ $labels.listener }} goes on with what it read before.",
     ),
     Alert(
+        name="AsyncRLCertificateEnding",
+        severity="warning",
+        expr=f"{least(f'last_over_time({selector(catalog.CERTIFICATE_EXPIRY)}[$bridge])')} - time()"
+        f" < {limit('certificate_seconds')}",
+        hold="lasting",
+        summary="The certificate of a listener ends soon",
+        description="That of listener {{ $labels.listener }} ends in {{ $value | humanizeDuration }}; then Prometheus"
+        " or the trainers stay away.",
+    ),
+    Alert(
         name="AsyncRLCredentialsRefused",
         severity="warning",
         expr=f"60 * {rate(selector(catalog.REFUSED_REQUESTS), '$bridge')}"

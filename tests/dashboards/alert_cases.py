@@ -301,6 +301,17 @@ CASES = (
         no_run=True,
     ),
     AlertCase(
+        alert="AsyncRLCertificateEnding",
+        bad={'asyncrl_exporter_certificate_expiry_timestamp_seconds{listener="otlp"}': level(1e7, 1e6)},
+        after=5,
+        lingers=0,
+        edges=(
+            {'asyncrl_exporter_certificate_expiry_timestamp_seconds{listener="otlp"}': level(1e7, 1_220_000)},
+        ),
+        labels={"listener": "otlp"},
+        no_run=True,
+    ),
+    AlertCase(
         alert="AsyncRLCredentialsRefused",
         bad={'asyncrl_exporter_refused_requests_total{listener="otlp",status="401"}': rate(0, 1.5)},
         after=8,
@@ -359,8 +370,12 @@ CASES = (
         bad={ROLLOUTER_SEEN: frozen(now), **SILENT_ROLLOUTER},
         after=6,
         lingers=30,
-        edges=({ROLLOUTER_SEEN: behind(3)},),
+        edges=(
+            {ROLLOUTER_SEEN: behind(3)},
+            {ROLLOUTER_SEEN: frozen(now), **SILENT_ROLLOUTER, TRAINER_SEEN: behind(4)},
+        ),
         labels={"role": "rollouter", "rollouter": "1"},
+        base={TRAINER_SEEN: lambda minute: 60 * (minute - 2)},  # it is not silent yet
     ),
     AlertCase(
         alert="AsyncRLClockSkewed",

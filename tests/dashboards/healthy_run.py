@@ -196,6 +196,7 @@ OF_EXPORTER: dict[str, Values] = {
     'asyncrl_exporter_requests_total{signal="traces",status="200"}': per_minute(60),
     'asyncrl_exporter_requests_total{signal="traces",status="503"}': always(0),
     'asyncrl_exporter_web_config_reload_failed{listener="scrape"}': always(0),
+    'asyncrl_exporter_certificate_expiry_timestamp_seconds{listener="otlp"}': always(1e7),
     'asyncrl_exporter_refused_requests_total{listener="otlp",status="401"}': always(0),
     "asyncrl_exporter_push_queue_oldest_age_seconds{}": always(0),
 }
