@@ -15,7 +15,7 @@ from exporter.negotiation import OPENMETRICS, TEXT, Format
 from exporter.page_writer import PageWriter, Part
 from exporter.self_metrics import SelfMetrics
 
-_GZIP_LEVEL = 4  # about 8:1 on such pages at a third of the time of level 9
+_GZIP_LEVEL = 3  # the last of zlib's quick ones: two thirds of the time of level 4, 2 % more bytes
 
 Snapshot = TypeVar("Snapshot")
 
