@@ -1,7 +1,7 @@
 """A counter, gauge or histogram as text, byte for byte what prometheus_client writes: a test holds this to it.
 
-Its own encoders take no less than a registry, and check and escape every name in every line anew. That is four times
-the work, and for nothing: names come from the catalogue, or as `values` has made them plain.
+Its own encoders take no less than a registry, and check and escape every name in every line anew: more than twice the
+time in text, four times in OpenMetrics, and for nothing, as names come from the catalogue, or plain from `values`.
 """
 
 from collections.abc import Iterable
