@@ -17,6 +17,11 @@ from benchmarks.service.started import Started, exporter
 
 ROLLOUTERS = 8
 VERSIONS_PER_REQUEST = 20
+_HELD_BY = (
+    "Of some 7 ms, HTTP and the event loop take 2.2, building the families of the runs 1.4, writing the 92 of 132 that "
+    "have changed 1.3, the new version 0.7, the exporter's own families 0.5, the older versions 0.5: only these are "
+    "fewer on a small page."
+)
 
 
 def _same_page(page: bytes) -> CollectorRegistry:
@@ -77,5 +82,5 @@ def _measure_page(started: Started, run: SimulatedRun, size: int, rounds: int) -
         peer=f"generate_latest: {peer * 1e3:.0f} ms",
         ratio=ours / peer,
         target=1 / 20,
-        held_by="HTTP and the families that change with every version, some 200 lines, cost the same on a small page.",
+        held_by=_HELD_BY,
     )
