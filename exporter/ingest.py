@@ -370,7 +370,6 @@ class Ingest:
         self.journal.expire(ended_before)
         self._event_bytes = 0
         self._checkpointed = time.monotonic()
-        self.snapshot = msgspec.structs.replace(self.snapshot, journal_bytes=self.journal.bytes)
 
     # ---- the page
 
@@ -385,7 +384,6 @@ class Ingest:
         return Snapshot(
             runs=self.budget.share(self._runs, now=time.time()),
             unattributed=dict(self.ledger.state.unattributed),
-            journal_bytes=self.journal.bytes,
         )
 
     def _window(self, run: str) -> VersionWindow:

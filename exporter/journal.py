@@ -175,8 +175,7 @@ class Journal:
     @property
     def bytes(self) -> int:
         """Size on disk, SQLite's own log included."""
-        files = [self.path.with_name(self.path.name + suffix) for suffix in ("", "-wal", "-journal")]
-        return sum(file.stat().st_size for file in files if file.exists())
+        return sum(_size(self.path.with_name(self.path.name + suffix)) for suffix in ("", "-wal", "-journal"))
 
     def newest_versions(self, run: str, limit: int, *, stride: int = 1) -> list[SealedWindow]:
         """The newest windows of a run that `stride` divides, ascending."""
@@ -202,6 +201,14 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _size(path: Path) -> int:
+    """0 where there is no such file: SQLite's own come and go."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _connect(path: Path, mode: str) -> tuple[sqlite3.Connection, int]:

@@ -65,6 +65,7 @@ class SelfMetrics:
 def ingest_families(ingest: Ingest) -> Iterator[Metric]:
     """How the writer keeps up, and what it could not show."""
     yield metric(catalog.INGEST_QUEUE_BYTES, {(): ingest.queued_bytes})
+    yield metric(catalog.JOURNAL_BYTES, {(): ingest.journal.bytes})
     yield metric(catalog.JOURNAL_TORN, {(): ingest.journal.torn_frames})
     yield metric(catalog.SERIES_BUDGET, {(): ingest.config.series_budget})
     dropped: Children = {

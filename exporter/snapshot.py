@@ -57,13 +57,11 @@ class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     runs: Mapping[str, RunSnapshot] = {}
     unattributed: Mapping[str, int] = {}
-    journal_bytes: int = 0
 
 
 def take_run(ledger: Ledger, run: Run, window: VersionWindow) -> RunSnapshot:
     """The run as the ledger and the version window have it now."""
     attempt = run.current
-    published = [sealed for sealed in window.versions if sealed.published]
     queue = run.sources.get(run.queue)
     return RunSnapshot(
         name=run.name,
@@ -97,7 +95,7 @@ def take_run(ledger: Ledger, run: Run, window: VersionWindow) -> RunSnapshot:
             )
             for life in _speaking(run).values()
         ),
-        latest=published[-1] if published else None,
+        latest=next((sealed for sealed in reversed(window.versions) if sealed.published), None),
         window=tuple(window.versions),
         stride=window.stride,
         annexes={key: dict(annexes) for key, annexes in window.annexes.items()},

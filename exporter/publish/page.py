@@ -85,7 +85,6 @@ def _gauges(snapshot: Snapshot, monotonic: float, failures: list[Exception]) -> 
                 _gather(gathered, run.name, gauges)
             except Exception as error:
                 failures.append(error)
-    gathered[catalog.JOURNAL_BYTES.name] = (catalog.JOURNAL_BYTES, {(): float(snapshot.journal_bytes)})
     yield from _gauge_families(gathered)
 
 

@@ -44,7 +44,7 @@ def one_input(content: bytes) -> None:
             ledger.seal(seal, monotonic=1e6)
     window = VersionWindow(fewest=20, hold_seconds=300.0)
     runs = {name: take_run(ledger, run, window) for name, run in ledger.state.runs.items()}
-    for _ in page.families(Snapshot(runs=runs, unattributed={}, journal_bytes=0), 1.8e9):
+    for _ in page.families(Snapshot(runs=runs, unattributed={}), 1.8e9):
         pass
 
 
