@@ -181,6 +181,8 @@ def _idle_holes(run: Run, arrivals: Arrivals, *, grace: float, wall: float) -> S
         if life.role == schema.TRAINER and attempt is not None and attempt.is_open:
             continue
         holes = life.holes(life.received.last)
+        if not holes:
+            continue
         overdue = [
             Hole(source_id=source_id, first=first, last=last)
             for (first, last), since in zip(
