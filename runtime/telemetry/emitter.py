@@ -200,7 +200,7 @@ class Telemetry:
         for delivery in self._deliveries:
             delivery.start_flush()
         # All are at work now: a callback or an endpoint that hangs takes no time from the others.
-        collected = self._instruments.collect(timeout_seconds)
+        collected = self._instruments.collect(max(deadline - time.monotonic(), 0.0))
         flushed = [
             delivery.wait_flushed(max(deadline - time.monotonic(), 0.0)) for delivery in self._deliveries
         ]

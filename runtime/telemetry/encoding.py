@@ -17,10 +17,12 @@ SCOPE = "asyncrl"
 
 
 def encode_span(span: ReadableSpan, values: Mapping[str, float | Partial]) -> bytes:
-    """One span alone, without its resource, and the values that it carries, by metric name."""
-    message = encode_spans([span]).resource_spans[0].scope_spans[0].spans[0]
+    """One span alone, without its resource. The values that it carries, by metric name, are its first attributes:
+    the last are those that no limit on the way may cost."""
+    message = Span()
     for name, value in values.items():
         _add_value(message, name, value)
+    message.MergeFrom(encode_spans([span]).resource_spans[0].scope_spans[0].spans[0])
     return message.SerializeToString()
 
 

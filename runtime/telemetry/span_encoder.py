@@ -21,7 +21,10 @@ from runtime.telemetry.span_buffer import EncodedSpan, Kind
 log = logging.getLogger(__name__)
 
 MOST_WAITING: Final = 1024
-"""Spans. What says more than the thread can encode helps it: neither memory nor the buffer's bounds give way."""
+"""Spans. Beyond it each caller encodes one itself, so that nothing piles up in front of the bounded buffers."""
+HELP_TIMEOUT_SECONDS: Final = 0.1
+"""In a signal handler, the thread may wait for what the handler interrupted: then a span is dropped instead."""
+SECONDS_BETWEEN_LOG_LINES: Final = 60.0
 
 
 class Said(NamedTuple):
@@ -40,6 +43,7 @@ class SpanEncoder:
         self._changed = threading.Condition()  # guards what waits
         self._encoding = threading.RLock()  # held by whoever encodes, so that the order stays
         self._closed = False
+        self._log_again_at = 0.0  # of whoever encodes
         self.cpu_seconds = 0.0
         """Of the thread."""
         self._thread = threading.Thread(target=self._run, name="telemetry encoder", daemon=True)
@@ -51,18 +55,19 @@ class SpanEncoder:
             if len(self._waiting) == 1:
                 self._changed.notify()
         if len(self._waiting) > MOST_WAITING:
-            with self._encoding:
-                self._encode_next()
+            self._help()
 
     def drain(self, timeout_seconds: float) -> None:
         """Returns when all that was said is delivered, or the time is over."""
         deadline = time.monotonic() + timeout_seconds
-        # Not for as long as it takes: in a signal handler, the thread may wait for what the handler interrupted.
-        while self._waiting and self._encoding.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
+        left = timeout_seconds
+        while left >= 0 and self._encoding.acquire(timeout=left):
             try:
-                self._encode_next()
+                if not self._encode_next():
+                    return  # nor is one in the thread's hands: it would hold the lock
             finally:
                 self._encoding.release()
+            left = deadline - time.monotonic()
 
     def close(self) -> None:
         """Stop; what still waits is dropped."""
@@ -83,19 +88,38 @@ class SpanEncoder:
                 self._encode_next()
             self.cpu_seconds = time.thread_time()
 
+    def _help(self) -> None:
+        if self._encoding.acquire(timeout=HELP_TIMEOUT_SECONDS):
+            try:
+                self._encode_next()
+            finally:
+                self._encoding.release()
+        elif said := self._take():
+            self._drop(said.kind)
+
     def _take(self) -> Said | None:
         try:
             return self._waiting.popleft()
         except IndexError:
             return None
 
-    def _encode_next(self) -> None:
+    def _encode_next(self) -> bool:
+        """The oldest, if one waits. For whoever holds the lock."""
         said = self._take()
-        if said is None:  # somebody else was faster
-            return
+        if said is None:
+            return False
         try:
             self._deliver(EncodedSpan(said.kind, encode_span(said.span, said.values)))
         # A name that is no UTF-8, say: the fault of one span costs no other.
         except Exception:
             self._drop(said.kind)
-            log.exception("a span %s could not be encoded and is dropped", said.span.name)
+            self._complain(said.span.name)
+        return True
+
+    def _complain(self, name: str) -> None:
+        now = time.monotonic()
+        if now >= self._log_again_at:
+            self._log_again_at = now + SECONDS_BETWEEN_LOG_LINES
+            log.exception(
+                "a span %s could not be encoded and is dropped; the next minute's are not told of", name
+            )

@@ -26,13 +26,12 @@ PARTIALS = st.builds(
 
 @given(st.dictionaries(st.text(min_size=1, max_size=200), DOUBLES | PARTIALS, max_size=20))
 def test_values_are_attributes_as_the_wire_has_them(values: dict[str, float | Partial]) -> None:
-    span = TracerProvider(shutdown_on_exit=False).get_tracer("t").start_span("s", attributes={"first": 1})
+    span = TracerProvider(shutdown_on_exit=False).get_tracer("t").start_span("s", attributes={"last": 1})
     span.end()
     assert isinstance(span, ReadableSpan)
     message = Span.FromString(encode_span(span, values))
-    said = [KeyValue(key="first", value=AnyValue(int_value=1))]
-    for name, value in values.items():
-        said += _key_values(name, value)
+    said = [each for name, value in values.items() for each in _key_values(name, value)]
+    said.append(KeyValue(key="last", value=AnyValue(int_value=1)))
     assert (message.name, list(message.attributes)) == ("s", said)
 
 
