@@ -32,7 +32,7 @@ from exporter.page_budget import PageBudget
 from exporter.records import Batch, Reply
 from exporter.sealing import Seal, next_seal
 from exporter.snapshot import RunSnapshot, Snapshot, take_run
-from exporter.state import Run, RunSummary, SealedWindow, Thinning
+from exporter.state import Run, RunSummary, SealedWindow
 from exporter.submission import Submission
 from exporter.version_window import VersionWindow
 from runtime.telemetry import schema
@@ -52,12 +52,11 @@ CHECKPOINT_SECONDS: Final = 3600.0
 
 class RunDecision(msgspec.Struct, frozen=True, kw_only=True):
     """`abandon`: the run is lost. `forget`: it leaves the page. `evict`: `count` versions left it early, and the
-    version window has every `stride`-th one; of older ones what `thinned` says."""
+    version window has every `stride`-th one."""
 
     run: str
     count: int = 0
     stride: int = 1
-    thinned: list[Thinning] = []
 
 
 class Ingest:
@@ -183,7 +182,7 @@ class Ingest:
         shown = {(sealed.attempt, sealed.version): sealed for sealed in [*kept, *newest]}
         for _, sealed in sorted(shown.items()):
             window.add(sealed)
-        window.drop_thinned()
+        window.keep_divisible()  # the others had left before the restart
         for annex in self.journal.newest_annexes(name, most):
             window.add(annex)
 
@@ -312,12 +311,12 @@ class Ingest:
         if not window.versions:
             return
         most = self.budget.versions(run.name, window.versions[-1])
-        early = window.trim(wall=wall, scrape_interval=self.scrape_interval(), most=most)
-        if early or (window.stride, window.thinned) != (run.stride, run.thinned):
+        interval = self.scrape_interval()
+        early = window.trim(wall=wall, scrape_interval=interval, most=most, started=self._started)
+        if early or window.stride != run.stride:
             series = early * catalog.version_series(len(window.versions[-1].rollouters))
             self.budget.dropped["series_budget"] += series
-            left = RunDecision(run=run.name, count=early, stride=window.stride, thinned=window.thinned)
-            yield "evict", left
+            yield "evict", RunDecision(run=run.name, count=early, stride=window.stride)
 
     def _carry_out(self, kind: str, decision: RunDecision, wall: float) -> None:
         match kind:
@@ -328,7 +327,7 @@ class Ingest:
                 self._windows.pop(decision.run, None)
             case "evict":
                 run = self.ledger.state.runs[decision.run]
-                run.stride, run.thinned = decision.stride, list(decision.thinned)
+                run.stride = decision.stride
                 run.count(catalog.VERSIONS_EVICTED, by=decision.count)
                 if decision.count:
                     run.stamp(catalog.LAST_EVICTED, wall)
@@ -392,6 +391,5 @@ class Ingest:
                 fewest=self.config.window_versions,
                 hold_seconds=self.config.window_seconds,
                 stride=self.ledger.state.runs[run].stride,
-                thinned=self.ledger.state.runs[run].thinned,
             )
         return self._windows[run]

@@ -190,18 +190,6 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: float | None
 
 
-class Thinning(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the versions of a run up to this one the page has had every `stride`-th only; 0: none."""
-
-    attempt: int
-    version: int
-    stride: int
-
-    @property
-    def end(self) -> tuple[int, int]:
-        return self.attempt, self.version
-
-
 class Run(msgspec.Struct, kw_only=True):
     """Everything the ledger knows of one run."""
 
@@ -216,8 +204,7 @@ class Run(msgspec.Struct, kw_only=True):
     last_seen: float = 0.0
     attempt: int = 1
     stride: int = 1
-    thinned: list[Thinning] = []
-    """Both of the version window: see `version_window`."""
+    """Of the version window: see `version_window`."""
     inferred: bool = False
     """Whether the current attempt was inferred: then what other sources say of older ones means this one."""
     attempts: dict[int, Attempt] = {}

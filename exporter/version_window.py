@@ -1,36 +1,31 @@
 """The version window of a run: the newest versions, kept long enough for every scraper to see each of them.
 
 Where they come faster than the budget allows, it gets coarser, not shorter: only versions that the stride divides
-stay, and the stride doubles until they fit. The newest is always there. What has left does not come back, be it that
-the stride halves again or that the exporter restarts: `thinned` says what that is, by the end of its range.
+stay, and the stride doubles until they fit. The newest is always there.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
 from typing import Final
 
-from exporter.state import Annex, SealedWindow, Thinning
+from exporter.state import Annex, SealedWindow
 
 HARD_CAP: Final = 2000
 """Most versions of one run on the page, however fast they come."""
 SCRAPES_KEPT: Final = 4
 SURE_SECONDS: Final = 60.0
-"""Prometheus' own scrape interval: a scraper beside the one that the observed interval is of has come within it."""
+"""The default interval of Prometheus: a second, slower scraper has come within it, too."""
 
 Annexes = dict[tuple[int, int], dict[str, Annex]]
 
 
 class VersionWindow:
     """`hold` = max(window_seconds, 4 x the observed scrape interval); a version also stays while it is among the
-    newest `fewest`. The caps win over both, and what then goes within `SURE_SECONDS` goes early."""
+    newest `fewest`. The caps win over both; what then goes within 4 x that interval, at least `SURE_SECONDS`, goes
+    early."""
 
-    def __init__(
-        self, *, fewest: int, hold_seconds: float, stride: int = 1, thinned: Iterable[Thinning] = ()
-    ) -> None:
+    def __init__(self, *, fewest: int, hold_seconds: float, stride: int = 1) -> None:
         self._fewest, self._hold_seconds = fewest, hold_seconds
         self.stride = stride
-        self.thinned = list(thinned)
-        """Ascending, each coarser than what follows it: a dozen at most."""
         self.versions: deque[SealedWindow] = deque()
         self.annexes: Annexes = {}
         """(attempt, version) -> kind -> annex."""
@@ -41,9 +36,9 @@ class VersionWindow:
         else:
             self.annexes.setdefault((item.attempt, item.version), {})[item.kind] = item
 
-    def trim(self, *, wall: float, scrape_interval: float | None, most: int) -> int:
+    def trim(self, *, wall: float, scrape_interval: float | None, most: int, started: float = 0.0) -> int:
         """Drop what has been there long enough, or is too much; returns how many went before a scraper was sure to
-        have seen them."""
+        have seen them. Those from before the exporter `started` do not count: its last life has, if they left."""
         hold = max(self._hold_seconds, SCRAPES_KEPT * (scrape_interval or 0.0))
         sure = hold
         if scrape_interval is not None:
@@ -53,17 +48,15 @@ class VersionWindow:
         while len(self.versions) > min(self._fewest, most) and self.versions[0].sealed_at < due:
             self.versions.popleft()
         recent = self._sealed_since(due)
-        unseen = self._sealed_since(wall - sure)
-        # At half the stride they would fill half of it.
-        if self.stride > 1 and self.versions and 4 * recent <= most:
-            new = (sealed for sealed in self.versions if sealed.version % self.stride)
-            self._note_thinned(next(new, self.versions[-1]), self.stride)
+        unsure = max(wall - sure, started)
+        unseen = self._sealed_since(unsure)
+        if self.stride > 1 and 4 * recent <= most:  # at half the stride they would fill half of it
             self.stride //= 2
         self._thin(most)
         oldest = (self.versions[0].attempt, self.versions[0].version) if self.versions else None
         if oldest is not None and len(self.versions) >= self._fewest:
             self._trim_annexes(oldest, seen_before=due)
-        return unseen - self._sealed_since(wall - sure)
+        return unseen - self._sealed_since(unsure)
 
     def _sealed_since(self, wall: float) -> int:
         return sum(sealed.sealed_at >= wall for sealed in self.versions)
@@ -72,45 +65,22 @@ class VersionWindow:
         self.keep_divisible()
         while len(self.versions) > most > 1:
             self.stride *= 2
-            self.thinned = [part for part in self.thinned if part.stride > self.stride or not part.stride]
             self.keep_divisible()
-        if len(self.versions) > most:
-            while len(self.versions) > most:
-                self.versions.popleft()
-            self._note_thinned(self.versions[0], 0)
-
-    def _note_thinned(self, first: SealedWindow, stride: int) -> None:
-        """Before `first`, every `stride`-th is left at most."""
-        part = Thinning(attempt=first.attempt, version=first.version - 1, stride=stride)
-        if not stride:
-            self.thinned = [part, *(later for later in self.thinned if later.end > part.end)]
-        elif not self.thinned or self.thinned[-1].end < part.end:
-            self.thinned.append(part)
-
-    def drop_thinned(self) -> None:
-        """Of versions from history, leave those that had not left before."""
-        self.keep_divisible()
-        if self.thinned:
-            self._keep(self._had_stayed)
-
-    def _had_stayed(self, sealed: SealedWindow) -> bool:
-        key = (sealed.attempt, sealed.version)
-        stride = next((part.stride for part in self.thinned if key <= part.end), self.stride)
-        return stride > 0 and sealed.version % stride == 0
+        while len(self.versions) > most:
+            self.versions.popleft()
 
     def keep_divisible(self) -> None:
         """Leave the versions that the stride divides, the newest, and the newest that is published."""
         if self.stride == 1 or not self.versions:
             return
-        self._keep(lambda sealed: sealed.version % self.stride == 0)
-        last = (self.versions[-1].attempt, self.versions[-1].version)
+        published = [sealed for sealed in self.versions if sealed.published]
+        newest = (*published[-1:], self.versions[-1])
+        self.versions = deque(
+            sealed for sealed in self.versions if sealed.version % self.stride == 0 or sealed in newest
+        )
+        last = (newest[-1].attempt, newest[-1].version)
         for key in [key for key in self.annexes if key[1] % self.stride and key < last]:
             del self.annexes[key]
-
-    def _keep(self, stays: Callable[[SealedWindow], bool]) -> None:
-        published = [sealed for sealed in self.versions if sealed.published]
-        newest = (*published[-1:], *list(self.versions)[-1:])
-        self.versions = deque(sealed for sealed in self.versions if stays(sealed) or sealed in newest)
 
     def _trim_annexes(self, oldest: tuple[int, int], *, seen_before: float) -> None:
         """Drop those of versions that have left, but for those that came later than their versions left."""

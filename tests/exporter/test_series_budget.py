@@ -87,12 +87,12 @@ def test_versions_that_leave_early_are_counted_before_their_sender_is_answered(
     assert page.value("asyncrl_versions_evicted_early_total", run="r") == VERSIONS - len(shown)
 
 
-def test_a_version_that_left_early_stays_away_over_restarts_and_is_counted_once(
+def test_a_version_that_left_early_is_counted_once_although_history_brings_it_back(
     start_exporter: StartExporter,
 ) -> None:
     """`wide` gets coarser, and `young` is cut to its core, in each life with the smaller budget."""
     data_dir, small, large = None, "1000", "50000"
-    for life, budget in enumerate((small, large, large, small)):
+    for life, budget in enumerate((small, large, small)):
         exporter = start_exporter("--series-budget", budget, data_dir=data_dir)
         data_dir = exporter.data_dir
         for run in ("wide", "young") if life == 0 else ():
@@ -103,13 +103,13 @@ def test_a_version_that_left_early_stays_away_over_restarts_and_is_counted_once(
         page = scrape_until(
             exporter.metrics, lambda page: page.value("asyncrl_param_version", run="young") == VERSIONS
         )
-        if budget == large:
-            evicted = page.by_label("asyncrl_versions_evicted_early_total", "run")
-            for run in ("wide", "young"):
-                shown = page.by_label("asyncrl_version_complete", "param_version", run=run)
-                assert (run, evicted[run]) == (run, VERSIONS - len(shown))
+        left = page.by_label("asyncrl_versions_evicted_early_total", "run")
+        if life == 0:
+            counted = left
+            shown = page.by_label("asyncrl_version_complete", "param_version", run="wide")
+            assert left["wide"] == VERSIONS - len(shown) > 0
+        assert left["wide"] == counted["wide"]
         assert exporter.stop()[0] == 0
-    assert page.value("asyncrl_versions_evicted_early_total", run="wide") == evicted["wide"]
 
 
 @settings(deadline=None)
@@ -137,33 +137,6 @@ def test_a_window_is_every_nth_version_and_the_newest_within_the_bound_and_loses
         assert window.versions[-1].version == version
         assert all(each.version % window.stride == 0 for each in list(window.versions)[:-1])
     assert early + timely + len(window.versions) == len(gaps)
-
-
-@settings(deadline=None)
-@given(
-    turns=st.lists(
-        st.tuples(st.sampled_from([0.0, 0.1, 1.0, 30.0, 400.0]), st.integers(1, 40)), max_size=200
-    ),
-    restarts=st.sets(st.integers(0, 200)),
-)
-def test_a_restart_brings_back_nothing_that_had_left_and_loses_nothing_else(
-    turns: list[tuple[float, int]], restarts: set[int]
-) -> None:
-    """`turns`: the gap before the next version, and how many there is room for."""
-    window, now, history = VersionWindow(fewest=5, hold_seconds=300.0), 0.0, list[SealedWindow]()
-    for version, (gap, most) in enumerate(turns, 1):
-        now += gap
-        history.append(sealed(version, now))
-        window.add(history[-1])
-        window.trim(wall=now, scrape_interval=None, most=most)
-        if version in restarts:
-            before = [each.version for each in window.versions if each.sealed_at >= now - 300.0]
-            window = VersionWindow(fewest=5, hold_seconds=300.0, stride=window.stride, thinned=window.thinned)
-            for each in history:
-                window.add(each)
-            window.drop_thinned()
-            assert [each.version for each in window.versions if each.sealed_at >= now - 300.0] == before
-            assert len(window.thinned) <= 12
 
 
 def test_a_window_that_calms_down_has_every_version_again() -> None:
