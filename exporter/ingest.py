@@ -82,7 +82,7 @@ class Ingest:
         """Whole, the oldest first."""
         self.budget = PageBudget(config.series_budget, started=self._started)
         self._losses = LossLog()
-        self._undone: list[Event] = []
+        self._unstored: list[Event] = []
         """Decisions that are applied, but not yet on disk."""
         self._event_bytes = 0
         self._checkpointed = time.monotonic()
@@ -283,13 +283,13 @@ class Ingest:
             while seal := next_seal(run, self.ledger.arrivals, grace=self.config.grace_seconds, wall=wall):
                 # Carried out first: what failed must not be in the journal, where every restart would meet it.
                 self.ledger.seal(seal, monotonic=self.ledger.arrivals.now)
-                self._undone.append(Event(kind="seal", wall=wall, body=msgspec.json.encode(seal)))
+                self._unstored.append(Event(kind="seal", wall=wall, body=msgspec.json.encode(seal)))
                 self._losses.say_seal(run, seal, self.ledger.state.runs.values())
             self._place()
             for kind, decision in self._decide_run(run, wall):
-                self._losses.say_decision(run, kind, wall)
+                self._losses.say_decision(run, kind, wall, early=decision.count)
                 self._carry_out(kind, decision, wall)
-                self._undone.append(Event(kind=kind, wall=wall, body=msgspec.json.encode(decision)))
+                self._unstored.append(Event(kind=kind, wall=wall, body=msgspec.json.encode(decision)))
 
     def _due_runs(self) -> list[Run]:
         """Those of which something arrived; all of them once per tick, for what time alone decides."""
@@ -347,17 +347,19 @@ class Ingest:
 
     def _flush(self) -> None:
         """Store the decisions and what they sealed; both stay pending until the disk takes them."""
-        if self._undone or self.ledger.outbox:
-            self.journal.write(self._undone, self.ledger.outbox)
-            self._event_bytes += sum(len(event.body) for event in self._undone)
-            self._undone.clear()
+        if self._unstored or self.ledger.outbox:
+            self.journal.write(self._unstored, self.ledger.outbox)
+            self._event_bytes += sum(len(event.body) for event in self._unstored)
+            self._unstored.clear()
             self._place()
             self._placed = 0
             self.ledger.outbox.clear()
 
     def _settle(self) -> None:
         self._flush()
-        if self.ledger.changed or self.ledger.state.unattributed != self.snapshot.unattributed:
+        state, shown = self.ledger.state, self.snapshot
+        of_no_run = (state.unattributed, state.probes) != (shown.unattributed, shown.probes)
+        if self.ledger.changed or of_no_run:
             self.snapshot = self._take_snapshot()
             self.ledger.changed.clear()
 
@@ -383,6 +385,7 @@ class Ingest:
         return Snapshot(
             runs=self.budget.share(self._runs, now=time.time()),
             unattributed=dict(self.ledger.state.unattributed),
+            probes=self.ledger.state.probes,
         )
 
     def _window(self, run: str) -> VersionWindow:

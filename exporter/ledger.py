@@ -130,7 +130,7 @@ class Ledger:
 
     def _take_span(self, span: Span, wall: float) -> None:
         if span.name == schema.PROBE:
-            self.state.probe = Probe(trace_id=span.trace_id[:16].hex(), arrived_at=wall)
+            self.state.take_probe(Probe(trace_id=span.trace_id[:16].hex(), arrived_at=wall))
         if span.name == schema.PROBE or span.name in schema.DETAIL_SPANS:
             return
         run: Run | None = None

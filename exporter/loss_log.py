@@ -25,9 +25,8 @@ class LossLog:
         """What the seal gives up. The partial window at the end of a run is no loss. Of `runs` that have a source in
         common one is named: it may number the records of both in one count."""
         sources = {hole.source_id for hole in seal.holes}
-        also = {
-            id_: other.name for other in runs if other is not run for id_ in sources & other.sources.keys()
-        }
+        others = [other for other in runs if other is not run] if sources else []
+        also = {id_: other.name for other in others for id_ in sources & other.sources.keys()}
         for hole in seal.holes:
             seqs, source = f"{hole.first}..{hole.last}", hole.source_id
             shared = {"also_of": also[source]} if source in also else {}
@@ -45,11 +44,11 @@ class LossLog:
             example = reply.reason[:_SHOWN_CHARACTERS]
             self._log.say("records refused", run, reason, run=run, reason=reason, example=example)
 
-    def say_decision(self, run: Run, kind: str, wall: float) -> None:
-        """`kind` is that of the journal's event."""
+    def say_decision(self, run: Run, kind: str, wall: float, *, early: int) -> None:
+        """`kind` is that of the journal's event, `early` how many versions left the page early."""
         if kind == "abandon":
             self._say("run lost", run, silent_seconds=round(wall - run.last_seen))
-        elif kind == "evict":
+        elif early:
             self._say("versions leave the page early", run)
 
     def _say(self, event: str, run: Run, **facts: Any) -> None:

@@ -105,8 +105,8 @@ class ScrapePages:
         return PageResponse(written.texts, headers=headers)
 
     async def _runs(self, request: Request) -> Response:
-        on_page = self._ingest.snapshot.runs.values()
-        runs = await run_in_threadpool(history.list_runs, self._ingest.archive, on_page)
+        snapshot = self._ingest.snapshot
+        runs = await run_in_threadpool(history.list_runs, self._ingest.archive, snapshot.runs.values())
         scrapes = {
             "count": self._scrapes.count,
             "interval_seconds": self._scrapes.interval_seconds,
@@ -116,7 +116,7 @@ class ScrapePages:
             "runs": runs,
             "scrapes": scrapes,
             "grace_seconds": self._grace_seconds,
-            "last_probe": self._ingest.ledger.state.probe,
+            "last_probes": snapshot.probes,
         }
         return Response(msgspec.json.encode(answer), media_type=_JSON)
 

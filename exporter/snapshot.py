@@ -6,7 +6,7 @@ import msgspec
 
 from exporter.ledger import Ledger
 from exporter.live import Key, LiveGauge
-from exporter.state import Annex, Exemplar, Labels, Run, SealedWindow, SourceLife
+from exporter.state import Annex, Exemplar, Labels, Probe, Run, SealedWindow, SourceLife
 from exporter.version_window import VersionWindow
 
 
@@ -57,6 +57,7 @@ class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     runs: Mapping[str, RunSnapshot] = {}
     unattributed: Mapping[str, int] = {}
+    probes: tuple[Probe, ...] = ()
 
 
 def take_run(ledger: Ledger, run: Run, window: VersionWindow) -> RunSnapshot:

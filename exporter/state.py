@@ -263,10 +263,13 @@ class State(msgspec.Struct, kw_only=True):
     """Runs that have left the page, oldest first: what still comes of them is not of a new run of that name."""
     unattributed: dict[str, int] = {}
     """Refused records that name no run, per reason."""
-    probe: Probe | None = None
-    """The newest."""
+    probes: tuple[Probe, ...] = ()
+    """The newest `PROBES_KEPT`: several may ask at a time."""
     held: int = 0
     """Weight of the step and rollouter records in the open windows of all runs."""
+
+    def take_probe(self, probe: Probe) -> None:
+        self.probes = (*self.probes, probe)[-PROBES_KEPT:]
 
     def find(self, name: str) -> Run | None:
         return self.runs.get(name) or self.finished.get(name)
@@ -277,5 +280,6 @@ class State(msgspec.Struct, kw_only=True):
             self.runs[run.name] = run
 
 
+PROBES_KEPT: Final = 16
 MAX_UNSEQUENCED: Final = 20_000
 MAX_SYNCS: Final = 64

@@ -1,6 +1,7 @@
 """`asyncrl doctor`: tries what an exporter has to do, and says in words what is wrong. Exit code 1 if anything is."""
 
 import argparse
+import math
 import os
 import sys
 import time
@@ -17,7 +18,7 @@ from exporter.commands.finding import Finding
 from exporter.errors import ExporterError, Unreachable
 from runtime.telemetry import schema
 
-_POLL_SECONDS = 0.05
+_POLL_SECONDS = 0.25
 _LARGEST_OFFSET_SECONDS = 2.0
 
 
@@ -43,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--wait",
         metavar="SECONDS",
-        type=float,
+        type=_seconds,
         default=20.0,
         help="how long the exporter may take to tell of the probe (default: %(default)s)",
     )
@@ -61,6 +62,14 @@ def main(argv: Sequence[str]) -> int:
     return 0 if good else 1
 
 
+def _seconds(text: str) -> float:
+    """Of `--wait`."""
+    seconds = float(text)
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"must be seconds, 0 or more; got {text}")
+    return seconds
+
+
 def _examine(connection: Connection, data_dir: Path | None, wait_seconds: float) -> Iterator[Finding]:
     addresses = [_scrape_address(connection), _otlp_address(connection)]
     yield from addresses
@@ -76,7 +85,7 @@ def _examine(connection: Connection, data_dir: Path | None, wait_seconds: float)
         return
     yield Finding(
         True,
-        f"a probe was journalled and told of at {connection.url} {trip.seconds:.2f} s after it was sent; "
+        f"a probe went through the journal and was seen at {connection.url} {trip.seconds:.2f} s later; "
         "it leaves nothing behind",
     )
     yield _clocks(trip)
@@ -108,9 +117,9 @@ def _round_trip(connection: Connection, wait_seconds: float) -> _Trip:
     trace_id, sent_at, started = os.urandom(16), time.time(), time.monotonic()
     connection.post_spans(_probe(trace_id))
     while True:
-        probe = connection.get("/api/v1/runs").json().get("last_probe") or {}
-        if probe.get("trace_id") == trace_id.hex():
-            return _Trip(time.monotonic() - started, probe["arrived_at"] - sent_at)
+        for probe in connection.get("/api/v1/runs").json().get("last_probes", []):
+            if probe["trace_id"] == trace_id.hex():
+                return _Trip(time.monotonic() - started, probe["arrived_at"] - sent_at)
         if time.monotonic() - started > wait_seconds:
             raise Unreachable(
                 f"{connection.otlp_url} took a probe of which {connection.url} does not tell {wait_seconds:g} s "

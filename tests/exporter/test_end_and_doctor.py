@@ -1,5 +1,6 @@
 """`asyncrl end` and `asyncrl doctor` against started exporters."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,20 @@ def test_the_doctor_finds_a_sound_exporter_sound(exporter: StartedExporter) -> N
     done = asyncrl("doctor", *addresses(exporter), "--data-dir", exporter.data_dir)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert all(line.startswith("ok ") for line in done.stdout.splitlines())
-    assert "a probe was journalled and told of" in done.stdout
+    assert "a probe went through the journal and was seen" in done.stdout
+
+
+def test_doctors_do_not_disturb_each_other(exporter: StartedExporter) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        done = list(threads.map(lambda _: asyncrl("doctor", *addresses(exporter)), range(4)))
+    assert [each.returncode for each in done] == [0] * 4, [each.stdout for each in done]
+
+
+@pytest.mark.parametrize("wait", ["nan", "-1", "inf"])
+def test_a_wait_that_is_no_time_is_refused(wait: str) -> None:
+    done = asyncrl("doctor", f"--wait={wait}")
+    assert done.returncode == 2
+    assert f"must be seconds, 0 or more; got {wait}" in done.stderr
 
 
 def test_the_doctor_leaves_nothing_on_the_page_in_history_or_in_a_push(start_exporter: StartExporter) -> None:
@@ -53,12 +67,14 @@ def test_the_doctor_leaves_nothing_on_the_page_in_history_or_in_a_push(start_exp
         assert Scrape(exporter.metrics).samples.keys() - before == {
             ("asyncrl_exporter_requests_total", frozenset({("signal", "traces"), ("status", "200")}))
         }
-        probe = requests.get(f"{exporter.metrics}/api/v1/runs", timeout=WATCHDOG_SECONDS).json()["last_probe"]
+        probe = requests.get(f"{exporter.metrics}/api/v1/runs", timeout=WATCHDOG_SECONDS).json()[
+            "last_probes"
+        ]
         assert exporter.stop()[0] == 0
         assert store.requests == []
     exporter = start_exporter(data_dir=exporter.data_dir)
     answer = requests.get(f"{exporter.metrics}/api/v1/runs", timeout=WATCHDOG_SECONDS).json()
-    assert (answer["runs"], answer["last_probe"]) == ([], probe)
+    assert (answer["runs"], answer["last_probes"]) == ([], probe)
 
 
 def test_the_doctor_names_a_source_whose_clock_is_wrong(exporter: StartedExporter) -> None:
