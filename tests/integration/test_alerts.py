@@ -80,7 +80,8 @@ def told(
         station.teller.wait_for(LAST + 1)
         replica, *_ = [each.result() for each in beside]
         station.pager.wait_for(lambda: station.quiet, LONGEST_ALERT_SECONDS)
-        station.prometheus.wait_for('absent(asyncrl:run:running{run!="endless"})')  # it was quiet all the time
+        # It was quiet all the time.
+        station.prometheus.wait_for('absent(asyncrl:run:running{run!="endless"})')
         rules = station.prometheus.rules()
         meanwhile = station.told
         lose_everything(station, replica, start_module_exporter, directory / "empty")
