@@ -34,7 +34,7 @@ from exporter.sealing import Seal, next_seal
 from exporter.snapshot import RunSnapshot, Snapshot, take_run
 from exporter.state import Run, RunSummary, SealedWindow
 from exporter.submission import Submission
-from exporter.version_window import VersionWindow
+from exporter.version_window import HARD_CAP, VersionWindow
 from runtime.telemetry import schema
 
 log = logging.getLogger(__name__)
@@ -163,27 +163,29 @@ class Ingest:
             [], self.ledger.outbox
         )  # what a crash kept from being stored; the rest is there already
         self.ledger.outbox.clear()
-        for most in (1, None):  # one version of each run shows how much room is left for more
+        for whole in (False, True):  # one version of each run shows how much room is left for more
             for name in state.runs:
-                self._load_window(name, most)
+                self._load_window(name, whole=whole)
             self.ledger.changed.update(state.runs)
             self._settle()
         say(log, "restored", journal=self.journal.path, runs=len(state.runs), events=len(events))
         if self.journal.torn_frames:
             say(log, "journal tail torn", level=logging.WARNING, frames=self.journal.torn_frames)
 
-    def _load_window(self, name: str, most: int | None) -> None:
+    def _load_window(self, name: str, *, whole: bool) -> None:
+        """What the window may have held; what had left it by time leaves it in the first turn."""
         self._windows.pop(name, None)
         window = self._window(name)
-        newest = self.journal.newest_versions(name, 2)  # the partial one at the end, and the newest published
-        if most is None:
-            most = self.budget.versions(name, newest[-1]) if newest else self.config.window_versions
+        ends = self.journal.newest_versions(name, 2)  # the partial one at the end, and the newest published
+        newest = [*[sealed for sealed in ends if sealed.published][-1:], *ends[-1:]]
+        most = self.budget.versions(name, ends[-1]) if whole and ends else 1
         kept = self.journal.newest_versions(name, most, stride=window.stride)
         shown = {(sealed.attempt, sealed.version): sealed for sealed in [*kept, *newest]}
         for _, sealed in sorted(shown.items()):
             window.add(sealed)
-        window.keep_divisible()  # the others had left before the restart
-        for annex in self.journal.newest_annexes(name, most):
+        every = max(shown, default=(0, 0))
+        annexed = HARD_CAP if whole or not ends else 1
+        for annex in self.journal.newest_annexes(name, annexed, stride=window.stride, every=every):
             window.add(annex)
 
     def _replay(self, event: Event) -> None:

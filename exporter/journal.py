@@ -45,7 +45,7 @@ DROP TABLE IF EXISTS proof;
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
-    """`traces` and `metrics`: the body is the request. Others: see `ingest.Decision`."""
+    """`traces` and `metrics`: the body is the request. Others: see `ingest.RunDecision` and `sealing.Seal`."""
     wall: float
     body: bytes
 
@@ -186,10 +186,15 @@ class Journal:
         ).fetchall()
         return [msgspec.msgpack.decode(body, type=SealedWindow) for (body,) in reversed(rows)]
 
-    def newest_annexes(self, run: str, limit: int) -> list[Annex]:
-        """The annexes of the newest versions that have one."""
+    def newest_annexes(self, run: str, limit: int, *, stride: int, every: tuple[int, int]) -> list[Annex]:
+        """All annexes of the newest `limit` versions that have one and that `stride` divides, or that are at or
+        above (attempt, version) `every`."""
         rows = self._connection.execute(
-            "SELECT body FROM annexes WHERE run = ? ORDER BY attempt DESC, version DESC LIMIT ?", (run, limit)
+            "SELECT body FROM annexes WHERE run = ?1 AND (attempt, version) IN"
+            " (SELECT DISTINCT attempt, version FROM annexes WHERE run = ?1"
+            " AND (version % ?2 = 0 OR (attempt, version) >= (?3, ?4))"
+            " ORDER BY attempt DESC, version DESC LIMIT ?5)",
+            (run, stride, *every, limit),
         ).fetchall()
         return [msgspec.msgpack.decode(body, type=Annex) for (body,) in rows]
 

@@ -10,7 +10,7 @@ from typing import Final
 from exporter.state import Annex, SealedWindow
 
 HARD_CAP: Final = 2000
-"""Most versions of one run on the page, however fast they come."""
+"""Most versions of one run on the page, and most that have an annex there, however fast they come."""
 SCRAPES_KEPT: Final = 4
 SURE_SECONDS: Final = 60.0
 """The default interval of Prometheus: a second, slower scraper has come within it, too."""
@@ -35,6 +35,8 @@ class VersionWindow:
             self.versions.append(item)
         else:
             self.annexes.setdefault((item.attempt, item.version), {})[item.kind] = item
+            if len(self.annexes) > HARD_CAP:
+                del self.annexes[min(self.annexes)]
 
     def trim(self, *, wall: float, scrape_interval: float | None, most: int, started: float = 0.0) -> int:
         """Drop what has been there long enough, or is too much; returns how many went before a scraper was sure to
@@ -62,14 +64,14 @@ class VersionWindow:
         return sum(sealed.sealed_at >= wall for sealed in self.versions)
 
     def _thin(self, most: int) -> None:
-        self.keep_divisible()
+        self._keep_divisible()
         while len(self.versions) > most > 1:
             self.stride *= 2
-            self.keep_divisible()
+            self._keep_divisible()
         while len(self.versions) > most:
             self.versions.popleft()
 
-    def keep_divisible(self) -> None:
+    def _keep_divisible(self) -> None:
         """Leave the versions that the stride divides, the newest, and the newest that is published."""
         if self.stride == 1 or not self.versions:
             return
@@ -84,8 +86,6 @@ class VersionWindow:
 
     def _trim_annexes(self, oldest: tuple[int, int], *, seen_before: float) -> None:
         """Drop those of versions that have left, but for those that came later than their versions left."""
-        past = sorted((key for key in self.annexes if key < oldest), reverse=True)
-        for number, key in enumerate(past, len(self.annexes) - len(past)):
-            newest = max(annex.arrived_at for annex in self.annexes[key].values())
-            if newest < seen_before or number >= HARD_CAP:
+        for key in [key for key in self.annexes if key < oldest]:
+            if max(annex.arrived_at for annex in self.annexes[key].values()) < seen_before:
                 del self.annexes[key]

@@ -7,12 +7,12 @@ from typing import Any
 import requests
 
 from exporter.state import Annex, Scope, SealedWindow
-from exporter.version_window import VersionWindow
+from exporter.version_window import HARD_CAP, VersionWindow
 from tests.exporter.commands import asyncrl
 from tests.exporter.conftest import StartedExporter, StartExporter
 from tests.exporter.ledger_harness import Harness, losses
 from tests.page import check_page
-from tests.wire import WATCHDOG_SECONDS, Emitter, scrape_until
+from tests.wire import WATCHDOG_SECONDS, Emitter, Scrape, scrape_until
 
 
 def test_annexes_that_wait_leave_room_for_those_of_published_versions() -> None:
@@ -101,6 +101,51 @@ def test_a_validation_of_the_initial_weights_survives_a_restart(start_exporter: 
         assert found == {"0": 0.25}
         first.stop(number)
         first = start_exporter(data_dir=first.data_dir)
+
+
+def test_all_annexes_survive_a_restart(start_exporter: StartExporter) -> None:
+    first = start_exporter()
+    early, t = Emitter(first.otlp, run="early"), Emitter(first.otlp)
+    early.post(*(early.span("validation", version, values={"reward": 1.0}) for version in range(1, 41)))
+    early.post(early.weight_sync(40, 0))
+    for version in range(1, 41):
+        t.post(
+            *t.window(version, [{}]),
+            t.span("validation", version, values={"reward": 1.0}),
+            t.span("checkpoint", version, {"asyncrl.checkpoint.bytes": 5}),
+            t.span("generated_cohort", version, values={"reward": 2.0}),
+        )
+
+    def shown(page: Scrape) -> list[tuple[str, int]]:
+        kinds = {
+            "early": ["asyncrl_version_validation_reward_mean"],
+            "r": [
+                "asyncrl_version_validation_reward_mean",
+                "asyncrl_version_checkpoint_bytes",
+                "asyncrl_version_generated_reward_mean",
+            ],
+        }
+        return [
+            (family, len(page.by_label(family, "param_version", run=run)))
+            for run, families in kinds.items()
+            for family in families
+        ]
+
+    page = scrape_until(
+        first.metrics, lambda page: len(page.by_label("asyncrl_version_complete", "param_version")) == 40
+    )
+    before = shown(page)
+    assert [count for _, count in before] == [40] * 4
+    first.stop(signal.SIGKILL)
+    second = start_exporter(data_dir=first.data_dir)
+    assert shown(scrape_until(second.metrics, lambda page: True)) == before
+
+
+def test_annexes_are_bounded_before_a_version_is_sealed() -> None:
+    window = VersionWindow(fewest=2, hold_seconds=300.0)
+    for version in range(1, HARD_CAP + 3):
+        window.add(_validation(version, 0.0))
+    assert (min(window.annexes), len(window.annexes)) == ((1, 3), HARD_CAP)
 
 
 def _history(exporter: StartedExporter, **query: Any) -> requests.Response:
