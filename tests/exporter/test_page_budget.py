@@ -63,7 +63,7 @@ def series(*runs: RunSnapshot) -> int:
     writer = PageWriter(TEXT, SelfMetrics(ScrapeLog()))
     _, complete = writer.write(page.families(shown, NOW), page.versions(shown))
     assert complete
-    return writer.series - 1  # the journal's size
+    return writer.series
 
 
 def share(budget: PageBudget, *runs: RunSnapshot) -> dict[str, RunSnapshot]:
