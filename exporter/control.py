@@ -181,16 +181,32 @@ def _step_fields(attributes: Attributes, _role: str) -> dict[str, Any]:
 
 def _sync_fields(attributes: Attributes, _role: str) -> dict[str, Any]:
     attributes.required_integer(schema.STEPS_IN_WINDOW)
-    raw = attributes.all.get(schema.ROLLOUTERS)
-    if raw is not None and not isinstance(raw, tuple):
-        raise Rejected("bad_value", f"{schema.ROLLOUTERS} is {raw!r}, expected a list of slots")
     return {
         "steps_in_window": _at_least(attributes, schema.STEPS_IN_WINDOW, 0),
-        "rollouters": None if raw is None else tuple(label(str(slot)) for slot in raw),
-        "state_ns": attributes.durations(schema.STATE_SECONDS_PREFIX, _STATES[schema.TRAINER]),
+        "rollouters": _owing_slots(attributes),
+        "state_ns": _state_times(attributes, schema.TRAINER) or {},
         "phase_ns": attributes.durations(schema.PHASE_SECONDS_PREFIX, frozenset(schema.SYNC_PHASES)),
         "size_bytes": attributes.count(schema.SYNC_BYTES),
     }
+
+
+def _owing_slots(attributes: Attributes) -> tuple[str, ...] | None:
+    """None where the sync does not say it, or says what is no list of slots: then those that were heard owe."""
+    raw = attributes.all.get(schema.ROLLOUTERS)
+    if raw is None:
+        return None
+    slots = tuple(label(str(slot)) for slot in raw) if isinstance(raw, tuple) else ("",)
+    if "" in slots:
+        attributes.problems.append("bad_value")
+        return None
+    return slots
+
+
+def _state_times(attributes: Attributes, role: str) -> dict[str, int] | None:
+    """None where one of them is no duration: what the others add up to would be no version time."""
+    well = len(attributes.problems)
+    found = attributes.durations(schema.STATE_SECONDS_PREFIX, _STATES.get(role, _STATES[schema.TRAINER]))
+    return found if len(attributes.problems) == well else None
 
 
 def _capacity_fields(attributes: Attributes) -> dict[str, int]:
@@ -214,7 +230,9 @@ def _rollouter_fields(attributes: Attributes, _role: str) -> dict[str, Any]:
     slot = label(str(attributes.all.get(schema.ROLLOUTER, "")))
     if not slot:
         raise Rejected("missing_attribute", f"{schema.ROLLOUTER_WINDOW} has no {schema.ROLLOUTER}")
-    state_ns = attributes.durations(schema.STATE_SECONDS_PREFIX, _STATES[schema.ROLLOUTER_ROLE])
+    state_ns = _state_times(attributes, schema.ROLLOUTER_ROLE)
+    if state_ns is None:  # the times are what it is for
+        raise Rejected("bad_value", f"a state time of {schema.ROLLOUTER_WINDOW} is no duration")
     total_ns = sum(state_ns.values())
     stated_ns = attributes.seconds(schema.VERSION_TIME_SECONDS)
     if stated_ns is not None and abs(stated_ns - total_ns) > _tolerance_ns(total_ns):
@@ -243,8 +261,7 @@ def _end_fields(attributes: Attributes, role: str) -> dict[str, Any]:
         raise Rejected(
             "bad_value", f"{schema.STATUS} is {status!r}, expected one of {', '.join(schema.END_STATUSES)}"
         )
-    states = _STATES.get(role, _STATES[schema.TRAINER])
-    return {"status": status, "state_ns": attributes.durations(schema.STATE_SECONDS_PREFIX, states)}
+    return {"status": status, "state_ns": _state_times(attributes, role) or {}}
 
 
 _FIELDS: Final[dict[str, Callable[[Attributes, str], dict[str, Any]]]] = {

@@ -1,5 +1,6 @@
 """Cases from the field: what a window holds, how stale it is, and how its time was spent."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 from tests.exporter.conftest import StartedExporter
 from tests.page import check_page
 from tests.wire import Emitter, Scrape, scrape_until
+
+NAN = math.nan
 
 
 def when_sealed(exporter: StartedExporter, version: int, **labels: Any) -> Scrape:
@@ -143,6 +146,30 @@ def test_c08_times_that_do_not_add_up_are_refused_not_clamped(exporter: StartedE
     assert page.value("asyncrl_rollouter_idle_ratio", run="r", rollouter=0) is None
     assert page.value("asyncrl_rejected_records_total", run="r", reason="state_sum") == 1
     assert page.value("asyncrl_rejected_records_total", run="r", reason="bad_value") == 1
+
+
+def test_a_bad_duration_costs_a_sync_no_more_than_itself(exporter: StartedExporter) -> None:
+    phases = {"asyncrl.phase_seconds.wait": NAN, "asyncrl.phase_seconds.load": 2.0}
+    syncs: Mapping[str, dict[str, Any]] = {
+        "phase": {"attributes": phases, "states": {"training": 3.0, "waiting_samples": 1.0}},
+        "negative state": {"states": {"training": 3.0, "waiting_samples": -1.0}},
+        "endless state": {"states": {"training": 3.0, "waiting_samples": 1e8}},
+    }
+    for run, sync in syncs.items():
+        trainer = Emitter(exporter.otlp, run=run, source=run)
+        step = trainer.train_step(1, 1, values={"policy_loss": 2.0})
+        assert trainer.post(step, trainer.weight_sync(1, 1, **sync)).rejected == 0
+    for run in syncs:
+        page = when_sealed(exporter, 1, run=run)
+        assert page.value("asyncrl_version_complete", run=run, attempt=1, param_version=1) == 1
+        assert page.value("asyncrl_policy_loss", run=run) == 2.0
+        assert page.value("asyncrl_rejected_records_total", run=run, reason="bad_value") == 1
+    assert page.by_label("asyncrl_trainer_idle_ratio", "run") == {"phase": 0.25}
+    assert page.by_label("asyncrl_weight_sync_phase_seconds_total", "phase", run="phase") == {
+        "wait": 0.0,
+        "transfer": 0.0,
+        "load": 2.0,
+    }
 
 
 def test_c14_a_clock_that_steps_back_is_counted_and_costs_neither_durations_nor_the_page(

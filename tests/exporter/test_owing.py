@@ -1,5 +1,7 @@
 """Which rollouters owe a window its record."""
 
+import pytest
+
 from tests.exporter.ledger_harness import Harness, losses
 from tests.wire import Emitter
 
@@ -58,4 +60,18 @@ def test_a_listed_slot_owes_nothing_once_a_newer_instance_has_reported() -> None
     harness.wait(1)
     heartbeat(harness, new, "0")
     harness.wait(1)
+    assert harness.sealed[1].reasons == ()
+
+
+@pytest.mark.parametrize("slots", ["0", [""], ["0", ""]], ids=["no list", "no name", "one without a name"])
+def test_a_list_that_names_no_slots_is_left_out_and_those_that_were_heard_owe(slots: str | list[str]) -> None:
+    harness, t, r = Harness(), Emitter(""), rollouter("r0")
+    heartbeat(harness, r, "0")
+    sync = t.weight_sync(1, 1, slots)
+    assert harness.post(t, *losses(t, 1, [1]), sync).rejected == 0
+    assert harness.count("rejected_records_total", "bad_value") == 1
+    harness.wait(5)
+    assert harness.run.current.published == 1
+    assert not harness.sealed
+    harness.post(r, r.rollouter_window(1, "0", {"generating": 1.0}))
     assert harness.sealed[1].reasons == ()
