@@ -91,6 +91,8 @@ class Ingest:
         self._journal_fails = False
         self._refused_bytes = 0
         """Of the requests that the journal did not take last."""
+        self._failing = set[str]()
+        """Runs that a defect of ours keeps from being sealed, of which the log has said so."""
         self._thread = threading.Thread(target=self._write_until_closed, name="ledger-writer")
 
     @classmethod
@@ -159,9 +161,8 @@ class Ingest:
         for event in events:
             self._replay(event)
         self.ledger.live = LiveGauges()  # nobody has repeated them to this process
-        self.journal.write(
-            [], self.ledger.outbox
-        )  # what a crash kept from being stored; the rest is there already
+        # What a crash kept from being stored; the rest is there already.
+        self.journal.write([], self.ledger.outbox)
         self.ledger.outbox.clear()
         for whole in (False, True):  # one version of each run shows how much room is left for more
             for name in state.runs:
@@ -248,17 +249,14 @@ class Ingest:
             self._journal_fails = False
             say(log, "journal writable again")
         aged = time.monotonic() - self._checkpointed
-        if self._event_bytes > CHECKPOINT_BYTES or aged > min(
-            CHECKPOINT_SECONDS, self._retention_seconds / 10
-        ):
+        oldest = min(CHECKPOINT_SECONDS, self._retention_seconds / 10)
+        if self._event_bytes > CHECKPOINT_BYTES or aged > oldest:
             self._checkpoint()
 
     def _apply(self, batch: Batch, wall: float) -> Reply:
         try:
             return self.ledger.apply(batch, wall=wall, monotonic=time.monotonic())
-        except (
-            Exception
-        ):  # a defect of ours must cost this request, not the writer, nor every restart after it
+        except Exception:  # a defect of ours must cost this request, not the writer, nor every restart
             log.exception("a request could not be applied and is left out")
             return Reply(
                 rejected=len(batch.spans) + len(batch.points),
@@ -268,30 +266,32 @@ class Ingest:
     def _fail(self, requests: list[Submission], error: Exception) -> None:
         if not self._journal_fails:  # once per outage, not once per turn
             self._journal_fails = True
-            say(
-                log,
-                "journal error",
-                level=logging.ERROR,
-                journal=self.journal.path,
-                error=error,
-                senders="told to come back",
-            )
+            facts = {"journal": self.journal.path, "error": error, "senders": "told to come back"}
+            say(log, "journal error", level=logging.ERROR, **facts)
         self._refused_bytes = sum(len(request.event.body) for request in requests) or self._refused_bytes
         for request in requests:
             request.settle(JournalUnavailable(f"the journal cannot be written: {error}"))
 
     def _decide(self, wall: float) -> None:
         for run in self._due_runs():
-            while seal := next_seal(run, self.ledger.arrivals, grace=self.config.grace_seconds, wall=wall):
-                # Carried out first: what failed must not be in the journal, where every restart would meet it.
-                self.ledger.seal(seal, monotonic=self.ledger.arrivals.now)
-                self._unstored.append(Event(kind="seal", wall=wall, body=msgspec.json.encode(seal)))
-                self._losses.say_seal(run, seal, self.ledger.state.runs.values())
-            self._place()
-            for kind, decision in self._decide_run(run, wall):
-                self._losses.say_decision(run, kind, wall, early=decision.count)
-                self._carry_out(kind, decision, wall)
-                self._unstored.append(Event(kind=kind, wall=wall, body=msgspec.json.encode(decision)))
+            try:
+                self._look_after(run, wall)
+            except Exception:  # a defect of ours must cost this run, not the others
+                if run.name not in self._failing:  # once, not at every look
+                    self._failing.add(run.name)
+                    log.exception("run %r cannot be looked after", run.name)
+
+    def _look_after(self, run: Run, wall: float) -> None:
+        while seal := next_seal(run, self.ledger.arrivals, grace=self.config.grace_seconds, wall=wall):
+            # Carried out first: what failed must not be in the journal, where every restart would meet it.
+            self.ledger.seal(seal, monotonic=self.ledger.arrivals.now)
+            self._unstored.append(Event(kind="seal", wall=wall, body=msgspec.json.encode(seal)))
+            self._losses.say_seal(run, seal, self.ledger.state.runs.values())
+        self._place()
+        for kind, decision in self._decide_run(run, wall):
+            self._losses.say_decision(run, kind, wall, early=decision.count)
+            self._carry_out(kind, decision, wall)
+            self._unstored.append(Event(kind=kind, wall=wall, body=msgspec.json.encode(decision)))
 
     def _due_runs(self) -> list[Run]:
         """Those of which something arrived; all of them once per tick, for what time alone decides."""

@@ -53,9 +53,7 @@ def _begin_run(state: State, name: str, wall: float) -> Run:
 
 def _begin_life(run: Run, source: Source, wall: float) -> SourceLife:
     if len(run.sources) >= MAX_SOURCES:
-        gone = None
-        if abs(wall - run.searched) >= SEARCH_SECONDS:
-            gone = next((key for key, other in run.sources.items() if _is_gone(run, key, other, wall)), None)
+        gone = _find_gone(run, wall) if abs(wall - run.searched) >= SEARCH_SECONDS else None
         if gone is None:
             run.searched = wall
             raise Rejected("limit", f"{MAX_SOURCES} sources of run {run.name!r} are known already")
@@ -65,10 +63,18 @@ def _begin_life(run: Run, source: Source, wall: float) -> SourceLife:
     return life
 
 
-def _is_gone(run: Run, source_id: str, life: SourceLife, wall: float) -> bool:
-    """Whether nothing needs a life any more: open windows ask for their trainer, the account for its queue."""
-    needed = life.role == schema.TRAINER or source_id == run.queue
-    return not needed and (life.ended or wall - life.last_seen > SILENCE_SECONDS)
+def _find_gone(run: Run, wall: float) -> str | None:
+    """A life that nothing needs any more: open windows ask for those that they name, the account for its queue."""
+    needed = {run.queue}
+    for attempt in run.attempts.values():
+        for window in attempt.open.values():
+            needed.update(step.source_id for step in window.steps.values())
+            needed.update([window.sync.source_id] if window.sync is not None else [])
+    for source_id, life in run.sources.items():
+        is_over = life.ended or wall - life.last_seen > SILENCE_SECONDS
+        if is_over and life.role != schema.TRAINER and source_id not in needed:
+            return source_id
+    return None
 
 
 def _describe(run: Run, source: Source) -> None:

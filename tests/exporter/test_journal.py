@@ -6,11 +6,14 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 import requests
 
+from exporter.state import State
 from tests.exporter.conftest import StartedExporter, StartExporter
 from tests.exporter.test_cli import run_exporter
 from tests.wire import WATCHDOG_SECONDS, Emitter, Scrape, scrape_until
@@ -30,6 +33,10 @@ def events(said: str, event: str) -> list[dict[str, str]]:
     marker = f'event="{event}"' if " " in event else f"event={event}"
     lines = [line for line in said.splitlines() if f" {marker}" in line]
     return [dict(fact.split("=", 1) for fact in shlex.split(line.split(marker)[1])) for line in lines]
+
+
+def has_published(version: int, page: Scrape) -> bool:
+    return page.value("asyncrl_policy_loss", run="good") == version
 
 
 def test_a_journal_of_the_first_schema_opens_and_goes_on(
@@ -54,6 +61,27 @@ def test_a_journal_of_the_first_schema_opens_and_goes_on(
     trainer.seq = 10
     assert trainer.post(trainer.weight_sync(5, 1, [])).rejected == 0
     scrape_until(exporter.metrics, lambda page: page.value("asyncrl_policy_loss", run="old") == 9.0)
+
+
+def test_a_run_that_cannot_be_judged_costs_no_other_one(start_exporter: StartExporter) -> None:
+    first = start_exporter()
+    broken = Emitter(first.otlp, run="broken")
+    assert broken.post(broken.train_step(1, 1)).rejected == 0
+    assert first.stop()[0] == 0
+    with sqlite3.connect(first.data_dir / "journal.sqlite") as journal:
+        ((body,),) = journal.execute("SELECT body FROM checkpoint")
+        state = msgspec.msgpack.decode(body, type=State)
+        state.runs["broken"].sources.clear()  # its open window now names a source that nobody knows
+        journal.execute("UPDATE checkpoint SET body = ?", (msgspec.msgpack.encode(state),))
+    journal.close()
+    exporter = start_exporter(data_dir=first.data_dir)
+    good = Emitter(exporter.otlp, run="good")
+    for version in (1, 2):
+        assert good.post(*good.window(version, [{"policy_loss": float(version)}])).rejected == 0
+        scrape_until(exporter.metrics, partial(has_published, version))
+    assert requests.get(f"{exporter.metrics}/readyz", timeout=WATCHDOG_SECONDS).status_code == 200
+    code, said = exporter.stop()
+    assert (code, said.count("cannot be looked after")) == (0, 1)
 
 
 def test_a_journal_of_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
