@@ -53,6 +53,14 @@ class Archive:
         )
         return [msgspec.msgpack.decode(body, type=SealedWindow) for (body,) in rows]
 
+    def sealed(self, run: str) -> tuple[int, int]:
+        """The newest sealed (attempt, version) of a run, (0, 0) before the first."""
+        rows = self._read(
+            "SELECT attempt, version FROM versions WHERE run = ? ORDER BY attempt DESC, version DESC LIMIT 1",
+            run,
+        )
+        return rows[0] if rows else (0, 0)
+
     def annexes(
         self, run: str, *, after: tuple[int, int], until: tuple[int, int], first: int, last: int
     ) -> list[Annex]:

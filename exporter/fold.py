@@ -46,11 +46,11 @@ def fold_window(
     )
 
 
-def fold_annex(run: str, attempt: int, record: Record, *, now: float) -> Annex:
+def fold_annex(run: str, attempt: Attempt, record: Record, *, now: float) -> Annex:
     """One record about a finished version, as history and the page show it."""
     return Annex(
         run=run,
-        attempt=attempt,
+        attempt=attempt.number,
         version=record.version,
         kind=catalog.ANNEX_KINDS[record.kind],
         timestamp_ns=record.end_ns,
@@ -59,6 +59,7 @@ def fold_annex(run: str, attempt: int, record: Record, *, now: float) -> Annex:
         size_bytes=record.size_bytes,
         values=fold_values([record]),
         reported=_fold_reported([record]),
+        untrained=attempt.never_trained(record.version),
     )
 
 

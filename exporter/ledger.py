@@ -276,7 +276,7 @@ class Ledger:
         if attempt.published is None or record.version > attempt.published:
             attempt.pending.append(record)
         else:
-            self.outbox.append(fold_annex(run.name, attempt.number, record, now=wall))
+            self.outbox.append(fold_annex(run.name, attempt, record, now=wall))
 
     def _take_run_end(
         self, run: Run, attempt: Attempt, _life: SourceLife, record: Record, wall: float

@@ -51,6 +51,8 @@ class Annex(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int | None = None
     values: Scope
     reported: dict[str, dict[str, float]] = {}
+    untrained: bool = False
+    """Whether it was clear when it was stored that its version will have no window: see `Attempt.never_trained`."""
 
 
 class SealedWindow(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +116,13 @@ class Attempt(msgspec.Struct, kw_only=True):
     """Weight of the step and rollouter records in the open windows."""
     pending: list[Record] = []
     """Annexes of versions that are not published yet."""
+
+    def never_trained(self, version: int) -> bool:
+        """Whether its sync, or the run's end, came without a step before it: it will have no window."""
+        window = self.open.get(version)
+        is_open = window is not None and window.exists
+        said = version in self.syncs or self.end is not None
+        return said and not is_open and version > self.sealed
 
     @property
     def is_open(self) -> bool:

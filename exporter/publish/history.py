@@ -26,7 +26,7 @@ class Page(NamedTuple):
     run: str
     windows: list[SealedWindow]
     annexes: dict[tuple[int, int], list[Annex]]
-    """By (attempt, version); some have no window, as version 0."""
+    """By (attempt, version); what nobody trained, as version 0, has no window."""
     following: str | None
     """The cursor of the page behind it."""
 
@@ -62,19 +62,28 @@ def _archived(run: RunSummary) -> dict[str, Any]:
 def read_page(
     archive: Archive, run: str, *, first: int | None, last: int | None, limit: int, cursor: str
 ) -> Page:
-    """Up to `limit` windows behind `cursor`, with all annexes so far. What is said of a version that is yet to be
-    sealed waits for its window; only version 0 never has one."""
+    """Up to `limit` versions behind `cursor`, with all annexes so far. What is said of a version that is yet to be
+    sealed waits for its window."""
     after, span = _position(cursor), {"first": first or 0, "last": END if last is None else last}
-    windows = archive.versions(run, after=after, limit=limit + 1, **span)
-    page, more = windows[:limit], len(windows) > limit
-    newest = (page[-1].attempt, page[-1].version) if page else after
-    annexes = archive.annexes(run, after=after, until=newest, **span)
-    if not more and not first:
-        annexes += archive.annexes(run, after=newest, until=(END, END), first=0, last=0)
-    by_version: dict[tuple[int, int], list[Annex]] = {}
-    for annex in annexes:
-        by_version.setdefault((annex.attempt, annex.version), []).append(annex)
-    return Page(run, page, by_version, f"{newest[0]}.{newest[1]}" if more else None)
+    sealed = archive.sealed(run)  # asked first: what is sealed meanwhile hides nothing
+    windows = {
+        (window.attempt, window.version): window
+        for window in archive.versions(run, after=after, limit=limit + 1, **span)
+    }
+    until = max(windows) if len(windows) > limit else (END, END)
+    annexes: dict[tuple[int, int], list[Annex]] = {}
+    for annex in archive.annexes(run, after=after, until=until, **span):
+        at = (annex.attempt, annex.version)
+        if at in windows or at <= sealed or annex.untrained or annex.version == 0:
+            annexes.setdefault(at, []).append(annex)
+    found = sorted(windows.keys() | annexes.keys())
+    page = set(found[:limit])
+    return Page(
+        run=run,
+        windows=[window for at, window in windows.items() if at in page],
+        annexes={at: said for at, said in annexes.items() if at in page},
+        following="{}.{}".format(*found[limit - 1]) if len(found) > limit else None,
+    )
 
 
 def versions_json(page: Page) -> bytes:
@@ -131,7 +140,8 @@ def _position(cursor: str) -> tuple[int, int]:
     if not cursor:
         return (0, -1)
     attempt, _, version = cursor.partition(".")
-    if not (attempt.isdigit() and version.isdigit() and cursor.isascii() and len(cursor) < 40):
+    numbers = attempt.isdigit() and version.isdigit() and cursor.isascii() and len(cursor) < 40
+    if not numbers or max(int(attempt), int(version)) > END:
         raise MalformedRequest(f"cursor must be the `next` of an earlier page, got {cursor!r}")
     return int(attempt), int(version)
 

@@ -178,13 +178,15 @@ def test_what_is_said_of_versions_without_a_window_is_in_history(exporter: Start
         for each in _history(exporter).json()["versions"]
     ]
     assert found == [(1, 0, 0), (1, 1, 1), (1, 2, 1), (2, 1, 0), (2, 2, 1)]
-    paged = list[tuple[int, int, int]]()
-    cursor: str | None = ""
-    while cursor is not None:
-        page = _history(exporter, limit=1, cursor=cursor).json()
-        paged += _keys(page)
-        cursor = page["next"]
-    assert paged == found
+    for limit in range(1, 7):
+        paged = list[tuple[int, int, int]]()
+        cursor: str | None = ""
+        while cursor is not None:
+            page = _history(exporter, limit=limit, cursor=cursor).json()
+            assert 1 <= len(page["versions"]) <= limit
+            paged += _keys(page)
+            cursor = page["next"]
+        assert paged == found
     rows = list(csv.DictReader(_history(exporter, format="csv").text.splitlines()))
     column = "annexes.validation.metrics.exact_match_ratio"
     assert [row[column] for row in rows] == ["0.125", "", "", "0.25", "0.5"]
@@ -199,6 +201,27 @@ def test_what_is_said_of_versions_without_a_window_is_in_history(exporter: Start
     for source in (("--url", exporter.metrics), ("--data-dir", exporter.data_dir)):
         shown = asyncrl("history", "r", *source, "--metric", "validation.metrics.exact_match_ratio").stdout
         assert [line.split()[-1] for line in shown.splitlines()[1:3]] == ["0.25", "0.5"]
+
+
+def test_a_version_that_nobody_trained_is_in_history_at_once(exporter: StartedExporter) -> None:
+    """Also at the end of a run: no later window says that there will be none."""
+    t, again = Emitter(exporter.otlp), Emitter(exporter.otlp, source="t1", attempt=2)
+    values = {"exact_match_ratio": 0.5}
+    t.post(t.weight_sync(5, 0), t.span("validation", 5, values=values))
+    assert _keys(_history(exporter).json()) == [(1, 5, 0)]
+    again.post(
+        again.span("validation", 7, values=values),  # waits for its version
+        again.weight_sync(7, 0),
+        again.train_step(8, 8),
+        again.span("validation", 8, values=values),
+    )
+    assert _keys(_history(exporter).json()) == [(1, 5, 0), (2, 7, 0)]
+    again.post(again.weight_sync(8, 2))  # a step of it is missing: its window waits for the grace
+    assert _keys(_history(exporter).json()) == [(1, 5, 0), (2, 7, 0)]
+    again.post(again.train_step(8, 9), again.span("validation", 9, values=values), again.run_end(9))
+    found = [(1, 5, 0), (2, 7, 0), (2, 8, 2), (2, 9, 0)]
+    assert _keys(_history(exporter).json()) == found
+    assert _keys(_history(exporter, to=7).json()) == found[:2]
 
 
 def test_the_baseline_of_a_young_run_is_in_its_table(exporter: StartedExporter) -> None:

@@ -311,7 +311,8 @@ def test_the_history_is_read_page_by_page_as_json_and_csv(exporter: StartedExpor
         ("3", "3.0"),
     ]
     assert get(f"{url}?limit=4&format=csv").headers["x-next-cursor"] == "1.4"
-    for query in ("limit=0", "limit=x", "from=-1", "format=xml", "cursor=x"):
+    beyond = f"cursor={2**63}.1", f"cursor=1.{2**63}", f"cursor={10**30}.1", f"to={2**63}"
+    for query in ("limit=0", "limit=x", "from=-1", "format=xml", "cursor=x", *beyond):
         refused = get(f"{url}?{query}")
         assert (refused.status_code, refused.headers["content-type"]) == (400, "text/plain; charset=utf-8")
 
