@@ -1,7 +1,8 @@
 """When a window may be sealed, and what it lacks. Pure: it reads the ledger's state and decides, it changes nothing.
 
-An existing window is sealed when everything below it in its attempt is, and it is complete; or the grace ran out;
-or it is the partial one at the end of the run; or a newer attempt began (architecture, section 6).
+An existing window is sealed when everything below it in its attempt is, and it is complete; or it is the partial one
+at the end of the run; or a newer attempt began; or the grace ran out (architecture, section 6). In this order: whether
+the next attempt came in the same request changes nothing of a window that waited for nothing.
 """
 
 from collections.abc import Iterator
@@ -57,16 +58,14 @@ class _Judge:
         window = self.attempt.open[version]
         holes = self._holes(window)
         lacks = list(self._lacks(version, window, holes))
-        if self.attempt.number < self.run.attempt:
-            reasons = [*lacks, "new_attempt"]
-        elif self._is_partial(version, window):
-            if holes and not self._grace_is_over(version):
-                return None
+        if not lacks or (lacks == ["lost_records"] and not holes):
+            reasons = lacks  # marked when a hole was given up, at most; nothing is waited for
+        elif self._is_partial(version, window) and (not holes or self._grace_is_over(version)):
             reasons = ["run_end", *(["lost_records"] if holes or window.lost_records else [])]
-        elif not lacks or self._grace_is_over(version):
+        elif self.attempt.number < self.run.attempt:
+            reasons = [*lacks, "new_attempt"]
+        elif self._grace_is_over(version):
             reasons = lacks
-        elif lacks == ["lost_records"] and not holes:
-            reasons = lacks  # marked when a hole was given up; nothing more is waited for
         else:
             return None
         given_up = tuple(holes) if reasons else ()
