@@ -18,7 +18,7 @@ from exporter.control import Record, read_record, read_seq
 from exporter.errors import Late, Rejected
 from exporter.fold import fold_annex, fold_window
 from exporter.live import LiveGauges
-from exporter.points import apply_point, roll_back
+from exporter.points import apart, apply_points, roll_back
 from exporter.ranges import Ranges
 from exporter.records import AttributeValue, Batch, Point, Reply, Source, Span
 from exporter.sealing import Hole, Seal
@@ -73,11 +73,11 @@ class Ledger:
                 self._take_span(span, wall)
             except (Rejected, Late) as complaint:
                 complaints.append((span.source.run, str(complaint)))
-        for point in batch.points:
+        for points in apart(batch.points):
             try:
-                self._take_point(point, wall)
+                self._take_points(points, wall)
             except Rejected as complaint:
-                complaints.append((point.source.run, str(complaint)))
+                complaints += [(points[0].source.run, str(complaint))] * len(points)
         run, reason = complaints[0] if complaints else ("", "")
         return Reply(rejected=len(complaints), reason=reason, run=run)
 
@@ -119,13 +119,13 @@ class Ledger:
 
     # ---- one record
 
-    def _take_point(self, point: Point, wall: float) -> None:
-        run: Run | None = None
+    def _take_points(self, points: list[Point], wall: float) -> None:
+        first, run = points[0], None
         try:
-            run, life = self._sender(point.source, point.attributes, point.time_ns, wall)
-            apply_point(run, life, self.live, point, self.arrivals.now)
+            run, life = self._sender(first.source, first.attributes, first.time_ns, wall)
+            apply_points(run, life, self.live, points, self.arrivals.now)
         except Rejected as refusal:
-            self._refuse(run or known_run(self.state, point.source), refusal.reason, wall)
+            self._refuse(run or known_run(self.state, first.source), refusal.reason, wall, by=len(points))
             raise
 
     def _take_span(self, span: Span, wall: float) -> None:
@@ -344,11 +344,11 @@ class Ledger:
             attempt.syncs = [version for version in attempt.syncs if version >= below]
             self.arrivals.forget_syncs(run.name, attempt.number, below)
 
-    def _refuse(self, run: Run | None, reason: str, wall: float) -> None:
+    def _refuse(self, run: Run | None, reason: str, wall: float, *, by: int = 1) -> None:
         if run is None:
-            self.state.unattributed[reason] = self.state.unattributed.get(reason, 0) + 1
+            self.state.unattributed[reason] = self.state.unattributed.get(reason, 0) + by
         else:
-            refuse(run, reason, wall)
+            refuse(run, reason, wall, by=by)
             self.changed.add(run.name)
 
     def _hold(self, run: Run, attempt: Attempt, record: Record) -> None:

@@ -106,7 +106,7 @@ def _core(run: RunSnapshot) -> RunSnapshot:
         counters={},
         histograms={},
         live={},
-        account=None,
+        account=(None, None),
         sources=(),
         latest=None,
         window=(),
@@ -118,7 +118,7 @@ def _need(run: RunSnapshot) -> _Need:
     core = _IDENTITY_SERIES + len(run.timestamps)
     counters = sum(map(len, run.counters.values()))
     histograms = sum(len(histogram.counts) + 2 for histogram in run.histograms.values())
-    live = len(run.live) + 2 * (run.account is not None) + 2 * len(run.sources)
+    live = len(run.live) + len(run.account) - run.account.count(None) + 2 * len(run.sources)
     return _Need(run, core, core + counters + histograms + live + sum(_version_series(run)))
 
 

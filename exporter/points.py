@@ -1,14 +1,14 @@
 """Metrics in: live gauges, and cumulative sums whose lives add up. The sample account travels in one request."""
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from exporter import catalog
 from exporter.attributes import LARGEST, label
 from exporter.errors import Rejected
 from exporter.live import Key, LiveGauges
-from exporter.records import Point
+from exporter.records import AttributeValue, Point
 from exporter.state import Labels, Run, Series, SourceLife
 from runtime.telemetry import schema
 
@@ -26,30 +26,47 @@ _CLOSED_VALUES: Final[dict[str, tuple[str, ...]]] = {
     catalog.TRAINER_STATE_SECONDS.name: schema.TRAINER_STATES,
 }
 """Families whose last label has a closed list of values."""
+_FAMILIES: Final = {**catalog.SUM_FAMILIES, **catalog.LIVE_FAMILIES}
+"""By the name of the instrument."""
 _ONE_HOT: Final = (catalog.ROLLOUTER_STATE, catalog.TRAINER_STATE)
 MAX_CHILDREN: Final = 1000
 MAX_STARTS: Final = 4
 """Lives of one series of one source that are still told apart; a start is the beginning of a life."""
-_ACCOUNTED: Final = (catalog.SAMPLES_FED, catalog.SAMPLES)
-_ACCOUNT: Final = (schema.GAUGE_IN_FLIGHT, schema.GAUGE_QUEUED)
+_ACCOUNT: Final = frozenset((schema.SUM_FED, schema.SUM_SAMPLES, schema.GAUGE_IN_FLIGHT, schema.GAUGE_QUEUED))
+Said = tuple[catalog.Family, Labels, Point]
 
 
-def apply_point(run: Run, life: SourceLife, live: LiveGauges, point: Point, monotonic: float) -> None:
-    """Take one data point. Raises Rejected. An instrument that the exporter does not know is left alone."""
-    sums, gauges = catalog.SUM_FAMILIES.get(point.name), catalog.LIVE_FAMILIES.get(point.name)
-    family = sums or gauges
-    if family is None:
+def apart(points: Sequence[Point]) -> Iterator[list[Point]]:
+    """Each point by itself, but those of the sample account that one source gives of one run in one request."""
+    accounts: dict[tuple[int, AttributeValue | None], list[Point]] = {}
+    for point in points:
+        if point.name in _ACCOUNT:
+            whose = (id(point.source), point.attributes.get(schema.RUN_ID))
+            accounts.setdefault(whose, []).append(point)
+        else:
+            yield [point]
+    yield from accounts.values()
+
+
+def apply_points(
+    run: Run, life: SourceLife, live: LiveGauges, points: Sequence[Point], monotonic: float
+) -> None:
+    """Take what `apart` keeps together: one data point, or a sample account as a whole. Raises Rejected; then nothing
+    of it is taken."""
+    if points[0].name in _ACCOUNT:
+        _account(run, life, sorted(points, key=lambda point: point.time_ns))
+    else:
+        _apply_point(run, life, live, points[0], monotonic)
+
+
+def _apply_point(run: Run, life: SourceLife, live: LiveGauges, point: Point, monotonic: float) -> None:
+    if point.name not in _FAMILIES:  # an instrument that the exporter does not know is left alone
         return
-    _check(family, "sum" if sums else "gauge", point)
-    labels = _labels(family, point)
+    family, labels, _ = _read(point)
     if "rollouter" in family.labels and life.role == schema.ROLLOUTER_ROLE:
         life.slot = labels[family.labels.index("rollouter") - 1]
-    if sums:
-        if family in _ACCOUNTED and run.queue and _is_older(run, point.source.source_id, run.queue):
-            return  # its account was closed when the newer queue took over
+    if point.name in catalog.SUM_FAMILIES:
         _add(run, life, family, labels, point)
-    elif point.name in _ACCOUNT:
-        _account(run, life, point)
     elif not life.ended and run.ended_at is None:
         for key, value in _gauges(family, labels, point.value):
             live.set(
@@ -68,6 +85,12 @@ def _gauges(family: catalog.Family, labels: Labels, value: float) -> Iterator[tu
         for state in _CLOSED_VALUES[family.name]:
             yield (family.name, (*labels[:-1], state)), 0.0
     yield (family.name, labels), value
+
+
+def _read(point: Point) -> Said:
+    family = _FAMILIES[point.name]
+    _check(family, "sum" if point.name in catalog.SUM_FAMILIES else "gauge", point)
+    return family, _labels(family, point), point
 
 
 def _check(family: catalog.Family, kind: str, point: Point) -> None:
@@ -103,29 +126,76 @@ def _add(run: Run, life: SourceLife, family: catalog.Family, labels: Labels, poi
     if labels not in children and len(children) >= MAX_CHILDREN:
         raise Rejected("limit", f"{family.name} has {MAX_CHILDREN} series already")
     lives = life.sums.setdefault(family.name, {}).setdefault(labels, [])
-    last = next((series for series in lives if series.start_ns == point.start_ns), None)
+    last = _series(lives, point)
     if last is None:
         if len(lives) >= MAX_STARTS and point.start_ns < lives[0].start_ns:
             return  # of a life that is long over
         last = Series(start_ns=point.start_ns)
         insort(lives, last, key=lambda series: series.start_ns)
         del lives[:-MAX_STARTS]
-    elif point.time_ns <= last.time_ns:
-        return  # older than what is known, or the same again
-    if point.value < last.value:
-        raise Rejected("bad_value", f"{point.name} fell from {last.value} to {point.value} within one life")
+    elif _is_older(point, last) or (point.time_ns, point.value) == (last.time_ns, last.value):
+        return
+    _check_rise(point, last.value)
     run.count(family, *labels, by=point.value - last.value)
     last.time_ns, last.value = point.time_ns, point.value
 
 
-def _account(run: Run, life: SourceLife, point: Point) -> None:
-    """What the queue holds. A new queue of the run takes over: what the old one still held was rolled back."""
-    source_id = point.source.source_id
-    if run.queue != source_id:
-        if life.ended or (run.queue and _is_older(run, source_id, run.queue)):
-            return
-        roll_back(run)
-        run.queue = source_id
+def _series(lives: Sequence[Series], point: Point) -> Series | None:
+    return next((series for series in lives if series.start_ns == point.start_ns), None)
+
+
+def _is_older(point: Point, last: Series) -> bool:
+    """Of one time, as of senders that give none, the smaller is older: sums only rise."""
+    return (point.time_ns, point.value) < (last.time_ns, last.value)
+
+
+def _check_rise(point: Point, before: float) -> None:
+    if point.value < before:
+        raise Rejected("bad_value", f"{point.name} fell from {before} to {point.value} within one life")
+
+
+def _account(run: Run, life: SourceLife, points: Sequence[Point]) -> None:
+    """The points of one account, the oldest first. All of them are looked at before one is taken, so that fed is what
+    became of it at every instant."""
+    said = [_read(point) for point in points]
+    source_id = points[0].source.source_id
+    if run.queue and _is_replaced(run, source_id, run.queue):
+        return  # its account was closed when the newer queue took over
+    sums = [each for each in said if each[2].name in catalog.SUM_FAMILIES]
+    if _is_known(life, sums):
+        return
+    for family, labels, point in sums:
+        _add(run, life, family, labels, point)
+    for _, _, point in said:
+        if point.name in catalog.LIVE_FAMILIES and (
+            run.queue == source_id or _take_over(run, life, source_id)
+        ):
+            _hold(life, point)
+
+
+def _is_known(life: SourceLife, sums: Sequence[Said]) -> bool:
+    """Whether a newer account was here before. Raises Rejected for a sum that falls."""
+    known: dict[tuple[str, Labels, int], float] = {}
+    for family, labels, point in sums:
+        last = _series(life.sums.get(family.name, {}).get(labels, ()), point)
+        if last is not None and _is_older(point, last):
+            return True
+        series = (family.name, labels, point.start_ns)
+        _check_rise(point, known.get(series, last.value if last else 0.0))
+        known[series] = point.value
+    return False
+
+
+def _take_over(run: Run, life: SourceLife, source_id: str) -> bool:
+    """A new queue of the run: what the old one still held was rolled back."""
+    if life.ended:
+        return False
+    roll_back(run)
+    run.queue = source_id
+    return True
+
+
+def _hold(life: SourceLife, point: Point) -> None:
     if point.time_ns >= life.account_ns:
         life.account_ns = point.time_ns
         if point.name == schema.GAUGE_IN_FLIGHT:
@@ -138,10 +208,11 @@ def roll_back(run: Run) -> None:
     """The queue is gone: what it last held is fed again by the next one, or never."""
     queue = run.sources.get(run.queue)
     if queue is not None:
-        run.count(catalog.SAMPLES, "dropped_rollback", by=queue.in_flight + queue.queued)
-        queue.in_flight = queue.queued = 0.0
+        run.count(catalog.SAMPLES, "dropped_rollback", by=(queue.in_flight or 0.0) + (queue.queued or 0.0))
+        queue.in_flight = None if queue.in_flight is None else 0.0
+        queue.queued = None if queue.queued is None else 0.0
 
 
-def _is_older(run: Run, source_id: str, other: str) -> bool:
+def _is_replaced(run: Run, source_id: str, other: str) -> bool:
     order = list(run.sources)
     return other in run.sources and order.index(source_id) < order.index(other)

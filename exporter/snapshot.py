@@ -44,7 +44,7 @@ class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     counters: Mapping[str, Mapping[Labels, float]]
     histograms: Mapping[str, HistogramSnapshot]
     live: Mapping[Key, LiveGauge]
-    account: tuple[float, float] | None
+    account: tuple[float | None, float | None]
     """Samples in flight and queued, if a queue has said so."""
     sources: tuple[SourceSnapshot, ...]
     latest: SealedWindow | None
@@ -89,7 +89,7 @@ def take_run(ledger: Ledger, run: Run, window: VersionWindow) -> RunSnapshot:
             for name, value in run.histograms.items()
         },
         live=dict(ledger.live.runs.get(run.name, {})),
-        account=None if queue is None else (queue.in_flight, queue.queued),
+        account=(None, None) if queue is None else (queue.in_flight, queue.queued),
         sources=tuple(
             SourceSnapshot(
                 role=life.role, rollouter=life.slot, last_seen=life.last_seen, clock_offset=life.clock_offset

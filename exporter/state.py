@@ -160,9 +160,9 @@ class SourceLife(msgspec.Struct, kw_only=True):
     inferred: bool = False
     """Whether `attempt` was inferred; then the attempt that its records name means nothing."""
     account_ns: int = 0
-    in_flight: float = 0.0
-    queued: float = 0.0
-    """Of a queue: what its newest account, taken at `account_ns`, had in flight and queued."""
+    in_flight: float | None = None
+    queued: float | None = None
+    """Of a queue: what its newest account, taken at `account_ns`, had in flight and queued, as far as it said so."""
 
     def holes(self, below: int) -> list[tuple[int, int]]:
         """The seqs below `below` that are neither received nor given up."""

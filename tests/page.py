@@ -137,16 +137,15 @@ def _check_idle_ratios(page: _Page) -> None:
 def _check_account(page: _Page) -> None:
     """fed = every outcome + in flight + queued."""
     for (name, labels), fed in page.samples.items():
-        if name != "asyncrl_samples_fed_total" or ("asyncrl_samples_queued", labels) not in page.samples:
+        gauges = [(f"asyncrl_samples_{held}", labels) for held in ("in_flight", "queued")]
+        if name != "asyncrl_samples_fed_total" or not all(gauge in page.samples for gauge in gauges):
             continue
         ended = sum(
             value
             for (other, has), value in page.samples.items()
             if other == "asyncrl_samples_total" and labels <= has
         )
-        waiting = (
-            page.samples["asyncrl_samples_in_flight", labels] + page.samples["asyncrl_samples_queued", labels]
-        )
+        waiting = sum(page.samples[gauge] for gauge in gauges)
         assert fed == ended + waiting, (labels, fed, ended, waiting)
 
 

@@ -122,9 +122,9 @@ def _live_gauges(run: RunSnapshot, monotonic: float) -> Iterator[Gauge]:
     for (name, labels), gauge in run.live.items():
         if gauge.alive(monotonic):
             yield catalog.FAMILY_BY_NAME[name], labels, gauge.value
-    if run.account is not None:
-        yield catalog.SAMPLES_IN_FLIGHT, (), run.account[0]
-        yield catalog.SAMPLES_QUEUED, (), run.account[1]
+    for family, held in zip((catalog.SAMPLES_IN_FLIGHT, catalog.SAMPLES_QUEUED), run.account, strict=True):
+        if held is not None:
+            yield family, (), held
 
 
 def _source_gauges(run: RunSnapshot) -> Iterator[Gauge]:

@@ -1,11 +1,13 @@
 """Metrics in: sums whose lives add up, live gauges that age, the sample account."""
 
+import math
 import signal
+from itertools import permutations, product
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
-from tests.exporter.conftest import StartExporter
+from tests.exporter.conftest import StartedExporter, StartExporter
 from tests.exporter.ledger_harness import Harness
 from tests.page import check_page
 from tests.wire import Emitter, Scrape, scrape_until
@@ -39,7 +41,7 @@ def live(harness: Harness, family: str) -> dict[str, float]:
 def held(harness: Harness) -> float:
     """In flight and queued, as the page has it."""
     life = harness.run.sources[harness.run.queue]
-    return life.in_flight + life.queued
+    return (life.in_flight or 0.0) + (life.queued or 0.0)
 
 
 def balance(harness: Harness) -> float:
@@ -81,6 +83,47 @@ def test_what_the_queue_of_a_run_that_is_given_up_held_was_rolled_back() -> None
     harness.ledger.abandon("r", wall=harness.now)
     assert harness.count("samples_total", "dropped_rollback") == 6
     assert (held(harness), balance(harness)) == (0, 0)
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_of_accounts_of_one_time_the_one_with_the_larger_sums_is_newer(order: tuple[int, ...]) -> None:
+    harness, who = Harness(), queue()
+    accounts = [
+        account(who, 0.0, start=0.0, fed=10, trained=0, in_flight=10, queued=0),
+        account(who, 0.0, start=0.0, fed=12, trained=0, in_flight=4, queued=8),
+        account(who, 0.0, start=0.0, fed=12, trained=5, in_flight=4, queued=3),
+    ]
+    for number in order:
+        assert harness.post_metrics(who, *accounts[number]).rejected == 0
+    assert (harness.count("samples_fed_total"), held(harness), balance(harness)) == (12, 7, 0)
+
+
+def test_a_bad_point_costs_its_whole_account(exporter: StartedExporter) -> None:
+    for run, (bad, value) in enumerate(product(range(4), (math.nan, -1.0))):
+        who = Emitter(exporter.otlp, run=str(run), role="queue", source=f"q{run}")
+        good = account(who, 2.0, start=1.0, fed=10, trained=4, in_flight=5, queued=1)
+        spoilt = account(who, 3.0, start=1.0, fed=12, trained=5, in_flight=6, queued=1)
+        shape = spoilt[bad].sum if spoilt[bad].HasField("sum") else spoilt[bad].gauge
+        shape.data_points[0].as_double = value
+        capacity = who.gauge("asyncrl.queue.capacity", 48, at=3.0)
+        assert who.post_metrics(*good).rejected == 0
+        assert who.post_metrics(*spoilt, capacity).rejected == 4
+    page = Scrape(exporter.metrics)
+    check_page(page.text, page.content_type)  # every account adds up
+    assert set(page.by_label("asyncrl_samples_fed_total", "run").values()) == {10}
+    assert set(page.by_label("asyncrl_samples_in_flight", "run").values()) == {5}
+    assert set(page.by_label("asyncrl_queue_capacity", "run").values()) == {48}
+    refused = page.by_label("asyncrl_rejected_records_total", "run", reason="bad_value")
+    assert refused == {str(run): 4 for run in range(8)}
+
+
+def test_what_the_account_does_not_say_is_absent(exporter: StartedExporter) -> None:
+    who = queue(url=exporter.otlp)
+    who.post_metrics(who.gauge("asyncrl.samples.queued", 3))
+    page = Scrape(exporter.metrics)
+    check_page(page.text, page.content_type)
+    assert page.value("asyncrl_samples_queued", run="r") == 3
+    assert page.value("asyncrl_samples_in_flight", run="r") is None
 
 
 def test_a_state_is_one_hot_though_its_sender_says_only_the_current_one() -> None:
