@@ -16,6 +16,8 @@ from runtime.telemetry import schema
 # fmt: off
 
 PREFIX: Final = "asyncrl_"
+USER_PREFIX: Final = f"{PREFIX}user_"
+REPORTED_PREFIX: Final = f"{PREFIX}reported_"
 
 Statistic = Literal["mean", "sum", "min", "max", "last", "distribution"]
 Weight = Literal["samples", "trained_samples", "tokens", "steps"]

@@ -9,7 +9,7 @@ from exporter import catalog
 from exporter.control import Record
 from exporter.state import Annex, Attempt, Clocked, OpenWindow, Scope, SealedWindow
 from exporter.statistics import Distribution, weighted_mean, whole_sum
-from exporter.values import Scalar, Spread, user_family
+from exporter.values import Scalar, Spread, reported_family, user_family
 from runtime.telemetry import schema
 
 
@@ -140,6 +140,7 @@ def _fold_reported(records: list[Record]) -> dict[str, dict[str, float]]:
     """What senders computed themselves, as they said it: the newest by end time wins, nothing is merged."""
     reported: dict[str, dict[str, float]] = {}
     for record in sorted(records, key=lambda record: (record.end_ns, record.source_id, record.seq or 0)):
-        if record.reported:
-            reported.setdefault(record.service_name, {}).update(record.reported)
+        for name, value in record.reported.items():
+            families = reported.setdefault(record.service_name, {})
+            families[reported_family(name).removeprefix(catalog.REPORTED_PREFIX)] = value
     return {source: dict(sorted(values.items())) for source, values in sorted(reported.items())}

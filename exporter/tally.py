@@ -12,7 +12,7 @@ from exporter.control import Record
 from exporter.event_log import say
 from exporter.state import Exemplar, Histogram, Run, State
 from exporter.statistics import LARGEST_SUM
-from exporter.values import Spread, user_family
+from exporter.values import Spread, reported_family, user_family
 from runtime.telemetry import schema
 
 log = logging.getLogger(__name__)
@@ -37,20 +37,21 @@ def refuse_own_values(run: Run, record: Record, wall: float) -> None:
 
 
 def admit_names(run: Run, record: Record, wall: float) -> Record:
-    """The record without the user metrics whose family another name has, or that are too many."""
-    known = run.user_names
-    families = [(name, user_family(name)) for name in record.user_values]
-    families += [(name, f"{catalog.PREFIX}reported_{name}") for name in record.reported]
-    refused = {
-        name for name, family in families if known.get(family) != name and not _admit(run, name, family, wall)
+    """The record without the metrics of the sender's own whose family another name has, or that are too many."""
+    user = {
+        name: value for name, value in record.user_values.items() if _has(run, user_family(name), name, wall)
     }
-    if not refused:
+    reported = {
+        name: value for name, value in record.reported.items() if _has(run, reported_family(name), name, wall)
+    }
+    if len(user) == len(record.user_values) and len(reported) == len(record.reported):
         return record
-    return msgspec.structs.replace(
-        record,
-        user_values={name: value for name, value in record.user_values.items() if name not in refused},
-        reported={name: value for name, value in record.reported.items() if name not in refused},
-    )
+    return msgspec.structs.replace(record, user_values=user, reported=reported)
+
+
+def _has(run: Run, family: str, name: str, wall: float) -> bool:
+    """Whether the family is of this name, or becomes so."""
+    return run.user_names.get(family) == name or _admit(run, name, family, wall)
 
 
 def _admit(run: Run, name: str, family: str, wall: float) -> bool:
@@ -58,7 +59,7 @@ def _admit(run: Run, name: str, family: str, wall: float) -> bool:
     first = run.user_names.get(family)
     if first is not None:
         refuse(run, "collision", wall)
-        _say_collision(run, name, first, family)
+        _say_collision(run, name, first)
         return False
     if len(run.user_names) >= MAX_USER_METRICS:
         refuse(run, "limit", wall)
@@ -67,11 +68,11 @@ def _admit(run: Run, name: str, family: str, wall: float) -> bool:
     return True
 
 
-def _say_collision(run: Run, name: str, first: str, family: str) -> None:
+def _say_collision(run: Run, name: str, first: str) -> None:
     """Once for each name, and not for ever."""
     if name not in run.collisions and len(run.collisions) < MAX_USER_METRICS:
         run.collisions.add(name)
-        log.warning("run %r: %r is left out, %r came first as %s", run.name, name, first, family)
+        say(log, "name collision", level=logging.WARNING, run=run.name, name=name, taken_by=first)
 
 
 def count_values(run: Run, record: Record, wall: float) -> None:

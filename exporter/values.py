@@ -55,11 +55,17 @@ def user_family(name: str) -> str:
     fixed = re.sub(r"[^a-zA-Z0-9_]", "_", name).strip("_")
     if not fixed or len(name) > LONGEST_NAME:
         raise Rejected("bad_name", f"no metric name can be made of {name[:40]!r}")
-    return f"{catalog.PREFIX}user_{fixed}" + ("_value" if fixed.endswith(_RESERVED_SUFFIXES) else "")
+    family = catalog.USER_PREFIX + fixed
+    return family + ("_value" if family.endswith(_RESERVED_SUFFIXES) else "")
+
+
+def reported_family(name: str) -> str:
+    """The family of what a sender computed itself. Raises Rejected, as above."""
+    return catalog.REPORTED_PREFIX + user_family(name).removeprefix(catalog.USER_PREFIX)
 
 
 class Values(msgspec.Struct):
-    """What the values of one span came to. `known` and `user` are keyed by the name of the wire."""
+    """What the values of one span came to. Keyed by the name of the wire."""
 
     known: dict[str, Value] = {}
     user: dict[str, Scalar] = {}
@@ -179,8 +185,8 @@ class _Reader:
 
     def _read_reported(self, name: str, raw: AttributeValue) -> None:
         try:
-            fixed = user_family(name).removeprefix(f"{catalog.PREFIX}user_")
-            self.values.reported[fixed] = finite(raw)
+            reported_family(name)
+            self.values.reported[name] = finite(raw)
         except Rejected as error:
             if error.reason == "nonfinite":
                 self._count_nonfinite(name, 1)

@@ -59,7 +59,7 @@ def reported_gauges(reported: dict[str, dict[str, float]]) -> Iterator[Gauge]:
     for source, values in reported.items():
         for name, value in values.items():
             family = catalog.unknown_family(
-                f"{catalog.PREFIX}reported_{name}", "As the sender computed it, not checked", "source"
+                catalog.REPORTED_PREFIX + name, "As the sender computed it, not checked", "source"
             )
             yield family, (source,), value
 
@@ -69,7 +69,7 @@ def version_gauges(sealed: SealedWindow) -> Iterator[Gauge]:
     at = (str(sealed.attempt), str(sealed.version))
     for family, labels, value in sealed_gauges(sealed):
         versioned = catalog.VERSIONED.get(family.name)
-        if versioned is None and family.name.startswith(f"{catalog.PREFIX}reported_"):
+        if versioned is None and family.name.startswith(catalog.REPORTED_PREFIX):
             versioned = catalog.version_family(family)
         if versioned is not None:
             yield versioned, (*at, *labels), value

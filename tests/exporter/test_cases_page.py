@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -60,6 +61,9 @@ def lint_of(page: Scrape) -> list[str]:
     return [line for line in lines if "user" not in line or "abbreviated units" not in line]
 
 
+BARE_SUFFIXES = ("total", "count", "sum", "bucket", "created", "info")
+
+
 def test_c32_names_that_become_one_are_published_once_and_counted(exporter: StartedExporter) -> None:
     trainer = Emitter(exporter.otlp)
     values = {
@@ -68,13 +72,21 @@ def test_c32_names_that_become_one_are_published_once_and_counted(exporter: Star
         "timing_s.gen": 3.0,
         "steps": 1.0,
         "steps_total": 2.0,
+        **dict.fromkeys(BARE_SUFFIXES, 4.0),
     }
-    trainer.post(*trainer.window(1, [values]))
+    reported = {"time/gen": 12.0, "time.gen": 7.0, **dict.fromkeys(BARE_SUFFIXES, 5.0)}
+    said = {f"asyncrl.reported.{name}": value for name, value in reported.items()}
+    step = trainer.train_step(1, 1, values=values, attributes=said)
+    trainer.post(step, trainer.weight_sync(1, 1))
     page = scrape_until(exporter.metrics, lambda page: page.by_label("asyncrl_user_timing_s_gen", "run"))
     assert page.by_label("asyncrl_user_timing_s_gen", "run") == {"r": 12.0}
-    assert page.value("asyncrl_rejected_records_total", run="r", reason="collision") == 2
+    assert page.value("asyncrl_rejected_records_total", run="r", reason="collision") == 2 + 1
     assert page.value("asyncrl_user_steps", run="r") == 1.0
     assert page.value("asyncrl_user_steps_total_value", run="r") == 2.0
+    for name in BARE_SUFFIXES:
+        assert page.value(f"asyncrl_user_{name}_value", run="r") == 4.0
+        assert page.value(f"asyncrl_reported_{name}_value", run="r", source="") == 5.0
+    assert page.by_label("asyncrl_reported_time_gen", "run") == {"r": 12.0}
     check_page(page.text, page.content_type)
     assert lint_of(page) == []
 
@@ -84,8 +96,9 @@ def test_c32_both_names_of_a_collision_are_said(exporter: StartedExporter) -> No
     trainer.post(*trainer.window(1, [{"timing_s/gen": 12.0, "timing_s_gen": 7.0}]))
     scrape_until(exporter.metrics, lambda page: page.by_label("asyncrl_user_timing_s_gen", "run"))
     _, said = exporter.stop()
-    assert "timing_s/gen" in said
-    assert "timing_s_gen" in said
+    assert re.search(
+        r'event="name collision" run=r name=timing_s_gen taken_by=timing_s/gen$', said, re.MULTILINE
+    )
 
 
 FORGERIES = {
