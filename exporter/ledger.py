@@ -12,12 +12,13 @@ from typing import Final
 
 from exporter import catalog
 from exporter.arrivals import Arrivals
-from exporter.attempts import RUN_ENDERS, find_attempt, late_reason, refuse_left_over, refuse_pending
+from exporter.attempts import RUN_ENDERS, close_left_over, find_attempt, late_reason, refuse_pending
 from exporter.attributes import NS
 from exporter.control import Record, read_record, read_seq
 from exporter.errors import Late, Rejected
 from exporter.fold import fold_annex, fold_window
 from exporter.live import LiveGauges
+from exporter.open_windows import drop_unmade, hold, open_window, take_out
 from exporter.points import apart, apply_points, roll_back
 from exporter.ranges import Ranges
 from exporter.records import AttributeValue, Batch, Point, Reply, Source, Span
@@ -28,7 +29,6 @@ from exporter.state import (
     MAX_UNSEQUENCED,
     Annex,
     Attempt,
-    OpenWindow,
     Probe,
     Run,
     RunSummary,
@@ -42,10 +42,7 @@ from runtime.telemetry import schema
 log = logging.getLogger(__name__)
 
 MAX_PENDING: Final = 64
-MAX_OPEN_WINDOWS: Final = 4096
 MAX_FINISHED: Final = 1000
-MAX_HELD: Final = 2_000_000
-"""Of all open windows together, in values, a record counting 8 more: some 300 MB."""
 _TRAINER_LIVES: Final = (schema.CONTROLLER, schema.TRAINER)
 """Who said that the run ended, and who says it now: a controller speaks for a dead trainer only."""
 
@@ -91,7 +88,7 @@ class Ledger:
         if seal.version:
             self._seal_window(run, run.attempts[seal.attempt], seal)
         if seal.attempt in run.attempts:
-            refuse_left_over(run, run.attempts[seal.attempt], seal.wall)
+            close_left_over(self.state, run, run.attempts[seal.attempt], seal.wall)
 
     def abandon(self, run_name: str, *, wall: float) -> None:
         """Nobody was heard of for too long: the run is lost."""
@@ -168,7 +165,7 @@ class Ledger:
             given_up = record.seq is not None and record.seq in life.lost
             if given_up and record.kind not in schema.ANNEX_SPANS:
                 raise Late("sealed", f"seq {record.seq} of {record.source_id!r} was given up as lost")
-            attempt = find_attempt(run, life, record, wall)
+            attempt = find_attempt(self.state, run, life, record, wall)
             if run.ended_at is None:
                 self.state.bring_back(run)
             if late := late_reason(run, attempt, record, fills_hole=fills_hole):
@@ -176,7 +173,7 @@ class Ledger:
             if record.version in attempt.annexes.get(record.kind, ()):
                 return  # a second one of its kind
             _TAKE[record.kind](self, run, attempt, life, admit_names(run, record, wall), wall)
-            refuse_left_over(run, attempt, wall)
+            close_left_over(self.state, run, attempt, wall)
         except Late as complaint:
             run.count(catalog.LATE_RECORDS, complaint.reason)
             raise
@@ -198,15 +195,17 @@ class Ledger:
 
     # ---- the kinds of records
 
-    def _take_step(self, run: Run, attempt: Attempt, _life: SourceLife, record: Record, wall: float) -> None:
+    def _take_step(self, run: Run, attempt: Attempt, life: SourceLife, record: Record, wall: float) -> None:
         if record.version <= attempt.sealed:
             raise Late("sealed", f"version {record.version} of run {run.name!r} is sealed")
         if record.step in attempt.steps:
             raise Rejected("duplicate_step", f"step {record.step} of attempt {attempt.number} came before")
-        window = _window(attempt, record.version)
-        self._hold(run, attempt, record)
+        window = open_window(attempt, record.version)
+        hold(self.state, run, attempt, record)
         window.steps[record.step] = record
         attempt.steps.add(record.step)
+        seq = record.seq or 0
+        life.first_step = seq if life.first_step is None else min(seq, life.first_step)
         run.count(catalog.TRAIN_STEPS)
         run.count(catalog.TOKENS, "trained", by=record.token_count or 0)
         run.stamp(catalog.LAST_TRAIN_STEP, wall)
@@ -230,7 +229,7 @@ class Ledger:
             self._forget_syncs(run, attempt, attempt.syncs[-1] - 2)
         self.arrivals.sync_arrived(run.name, attempt.number, record.version)
         if opens:
-            _window(attempt, record.version).sync = record
+            open_window(attempt, record.version).sync = record
         else:
             refuse_own_values(run, record, wall)
         run.stamp(catalog.LAST_VERSION, wall)
@@ -251,8 +250,8 @@ class Ledger:
         life.slot = record.rollouter
         if record.version <= attempt.sealed:
             raise Late("sealed", f"version {record.version} of run {run.name!r} is sealed")
-        window = _window(attempt, record.version)
-        self._hold(run, attempt, record)
+        window = open_window(attempt, record.version)
+        hold(self.state, run, attempt, record)
         window.rollouters.append(record)
         settled = attempt.settled.setdefault(record.rollouter, Ranges())
         settled.add_range(record.version_from or record.version, record.version)
@@ -310,12 +309,9 @@ class Ledger:
                 window.lost_records = True
 
     def _seal_window(self, run: Run, attempt: Attempt, seal: Seal) -> None:
-        window = attempt.open.pop(seal.version)
-        self._release(attempt, window)
-        for version in [version for version in attempt.open if version < seal.version]:
-            late = attempt.open.pop(version)
-            self._release(attempt, late)  # window records whose version got neither step nor sync
-            run.count(catalog.LATE_RECORDS, "sealed", by=len(late.rollouters))
+        window = take_out(self.state, attempt, seal.version)
+        below = [version for version in attempt.open if version < seal.version]
+        drop_unmade(self.state, run, attempt, below, "sealed")
         ends = [record.end_ns for record in (*window.steps.values(), *([window.sync] if window.sync else []))]
         end_ns = window.sync.end_ns if window.sync is not None else max(ends)
         # Over all attempts: a resume, its clock behind or not, goes on where the series of the run stand.
@@ -351,29 +347,9 @@ class Ledger:
             refuse(run, reason, wall, by=by)
             self.changed.add(run.name)
 
-    def _hold(self, run: Run, attempt: Attempt, record: Record) -> None:
-        """Count what an open window is to hold. Where all windows hold too much, the runs that hold more than
-        their share are refused more of it. Raises Rejected."""
-        if self.state.held >= MAX_HELD and attempt.held * len(self.state.runs) >= MAX_HELD:
-            raise Rejected("limit", f"the open windows of run {run.name!r} hold too much")
-        attempt.held += record.weight
-        self.state.held += record.weight
-
-    def _release(self, attempt: Attempt, window: OpenWindow) -> None:
-        weight = sum(record.weight for record in (*window.steps.values(), *window.rollouters))
-        attempt.held -= weight
-        self.state.held -= weight
-
     def _drop_finished(self, name: str) -> None:
         run = self.state.finished.pop(name)
         self.state.held -= sum(attempt.held for attempt in run.attempts.values())
-
-
-def _window(attempt: Attempt, version: int) -> OpenWindow:
-    """The open window of a version, opened if it is new."""
-    if version not in attempt.open and len(attempt.open) >= MAX_OPEN_WINDOWS:
-        raise Rejected("limit", f"{MAX_OPEN_WINDOWS} versions are open already")
-    return attempt.open.setdefault(version, OpenWindow())
 
 
 def _read(span: Span, life: SourceLife) -> Record | None:

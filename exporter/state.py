@@ -155,6 +155,8 @@ class SourceLife(msgspec.Struct, kw_only=True):
     """Trace and span id of records without seq, newest last, bounded."""
     syncs: list[tuple[int, int]] = []
     """(seq, version) of the newest weight syncs of its attempt, ascending: what the next may not go behind."""
+    first_step: int | None = None
+    """Lowest seq of its train steps that are in a window of its attempt; 0 of those without seq."""
     sums: dict[str, dict[Labels, list[Series]]] = {}
     """Family -> labels -> its newest lives, by start."""
     inferred: bool = False
