@@ -1,11 +1,12 @@
 """Which exposition a scraper gets: highest weight among what is offered, never a version echoed back.
 
-Offered are text 0.0.4 and OpenMetrics 1.0.0. A wildcard, nothing, or only unknown types get the text.
+Offered are text 0.0.4 and OpenMetrics 1.0.0. A wildcard alone, nothing, or only unknown types get the text.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from prometheus_client import exposition
 from prometheus_client.core import Metric
@@ -38,15 +39,14 @@ OPENMETRICS = Format(
     end=b"# EOF\n",
 )
 
-_OFFERS = {
-    ("text/plain", "0.0.4"): TEXT,
-    ("text/plain", ""): TEXT,
-    ("text/*", ""): TEXT,
-    ("*/*", ""): TEXT,
-    ("application/openmetrics-text", "1.0.0"): OPENMETRICS,
-    ("application/openmetrics-text", "0.0.1"): OPENMETRICS,
-    ("application/openmetrics-text", ""): OPENMETRICS,
-}
+_OFFERS: Final = (
+    (TEXT, "text/plain", ("", "0.0.4")),
+    (OPENMETRICS, "application/openmetrics-text", ("", "0.0.1", "1.0.0")),
+)
+"""Format, its media type, and the versions that it is asked for by."""
+
+
+_NOT_WANTED: Final = (0.0, False, 0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,13 +84,30 @@ def _weight(text: str) -> float:
 
 def choose_format(accept: str) -> Format:
     """Ties go to the named type over the wildcard, then to the one listed first."""
-    best, best_rank = TEXT, (0.0, False)
-    for preference in preferences(accept):
-        offer = _OFFERS.get((preference.name, preference.parameters.get("version", "")))
-        rank = (preference.weight, "*" not in preference.name)
-        if offer is not None and preference.weight > 0.0 and rank > best_rank:
+    best, best_rank = TEXT, _NOT_WANTED
+    wanted = preferences(accept)
+    for offer, media_type, versions in _OFFERS:
+        rank = _rank(wanted, media_type, versions)
+        if rank[0] > 0.0 and rank > best_rank:
             best, best_rank = offer, rank
     return best
+
+
+def _rank(
+    wanted: Sequence[Preference], media_type: str, versions: Collection[str]
+) -> tuple[float, bool, int]:
+    """Weight, whether the type is named, place from the end: by what is most exact, be it a refusal (RFC 9110,
+    section 12.5.1)."""
+    kind, _, _ = media_type.partition("/")
+    for name, known in ((media_type, versions), (f"{kind}/*", ("",)), ("*/*", ("",))):
+        ranks = [
+            (preference.weight, name == media_type, -place)
+            for place, preference in enumerate(wanted)
+            if preference.name == name and preference.parameters.get("version", "") in known
+        ]
+        if ranks:
+            return max(ranks)
+    return _NOT_WANTED
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
