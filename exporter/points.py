@@ -7,7 +7,7 @@ from typing import Final
 from exporter import catalog
 from exporter.attributes import LARGEST, label
 from exporter.errors import Rejected
-from exporter.live import Key, LiveGauges
+from exporter.live import SHORTEST_TTL_SECONDS, Key, LiveGauges
 from exporter.records import AttributeValue, Point
 from exporter.state import Labels, Run, Series, SourceLife
 from runtime.telemetry import schema
@@ -159,11 +159,13 @@ def _account(run: Run, life: SourceLife, points: Sequence[Point]) -> None:
     became of it at every instant."""
     said = [_read(point) for point in points]
     source_id = points[0].source.source_id
-    if run.queue and _is_replaced(run, source_id, run.queue):
+    started_ns = max(life.account_start_ns, *(point.start_ns for point in points))
+    if _is_replaced(run, source_id, life, started_ns):
         return  # its account was closed when the newer queue took over
     sums = [each for each in said if each[2].name in catalog.SUM_FAMILIES]
     if _is_known(life, sums):
         return
+    life.account_start_ns = started_ns
     for family, labels, point in sums:
         _add(run, life, family, labels, point)
     for _, _, point in said:
@@ -213,6 +215,14 @@ def roll_back(run: Run) -> None:
         queue.queued = None if queue.queued is None else 0.0
 
 
-def _is_replaced(run: Run, source_id: str, other: str) -> bool:
+def _is_replaced(run: Run, source_id: str, life: SourceLife, started_ns: int) -> bool:
+    """Whether the queue whose account is on the page is a newer one: it started later or, where one of them does not
+    say when it did, it was first heard later. One that fell silent, its clock ahead or not, hides no successor."""
+    queue = run.sources.get(run.queue)
+    if queue is None or run.queue == source_id:
+        return False
+    if started_ns and queue.account_start_ns and started_ns != queue.account_start_ns:
+        is_silent = life.last_seen - queue.last_seen > SHORTEST_TTL_SECONDS
+        return started_ns < queue.account_start_ns and not is_silent
     order = list(run.sources)
-    return other in run.sources and order.index(source_id) < order.index(other)
+    return order.index(source_id) < order.index(run.queue)

@@ -161,6 +161,8 @@ class SourceLife(msgspec.Struct, kw_only=True):
     """Family -> labels -> its newest lives, by start."""
     inferred: bool = False
     """Whether `attempt` was inferred; then the attempt that its records name means nothing."""
+    account_start_ns: int = 0
+    """Of a queue: when the sums of its account began; 0 if it did not say."""
     account_ns: int = 0
     in_flight: float | None = None
     queued: float | None = None

@@ -77,6 +77,33 @@ def test_what_a_replaced_queue_held_was_rolled_back_and_its_late_points_change_n
     assert (held(harness), balance(harness)) == (6, 0)
 
 
+@pytest.mark.parametrize("order", [("old", "new", "new"), ("new", "old", "new"), ("new", "new", "old")])
+def test_the_queue_that_started_later_is_the_newer_one_whichever_is_heard_first(
+    exporter: StartedExporter, order: tuple[str, ...]
+) -> None:
+    run = "-".join(order)
+    queues = {name: Emitter(exporter.otlp, run=run, role="queue", source=name) for name in ("old", "new")}
+    old = account(queues["old"], 5.0, start=1.0, fed=3, trained=0, in_flight=3, queued=0)
+    new = [
+        account(queues["new"], at, start=9.0, fed=fed, trained=0, in_flight=fed, queued=0)
+        for at, fed in ((10.0, 4), (11.0, 9))
+    ]
+    for name in order:
+        assert queues[name].post_metrics(*(old if name == "old" else new.pop(0))).rejected == 0
+    page = scrape_until(exporter.metrics, lambda page: page.value("asyncrl_samples_in_flight", run=run) == 9)
+    rolled_back = page.value("asyncrl_samples_total", run=run, outcome="dropped_rollback")
+    assert page.value("asyncrl_samples_fed_total", run=run) == 9 + (rolled_back or 0)
+    assert rolled_back == (3 if order[0] == "old" else 0)
+
+
+def test_a_silent_queue_whose_clock_was_ahead_hides_no_successor() -> None:
+    harness, dead, new = Harness(), queue("q-dead"), queue("q-new")
+    harness.post_metrics(dead, *account(dead, 5001.0, start=5000.0, fed=3, trained=0, in_flight=3, queued=0))
+    harness.now += 61
+    harness.post_metrics(new, *account(new, 1001.0, start=1000.0, fed=4, trained=0, in_flight=4, queued=0))
+    assert (held(harness), balance(harness)) == (4, 0)
+
+
 def test_what_the_queue_of_a_run_that_is_given_up_held_was_rolled_back() -> None:
     harness, who = Harness(), queue()
     harness.post_metrics(who, *account(who, 2.0, start=1.0, fed=10, trained=4, in_flight=5, queued=1))
