@@ -14,6 +14,8 @@ LARGEST: Final = 1e150
 LARGEST_INTEGER: Final = 10**15
 """Beyond this an integer is refused: sums of many must fit into the 64 bits of the journal."""
 LONGEST_LABEL: Final = 200
+ROUNDING: Final = 1e-3
+"""How far two ways to add up may differ: sums in single precision are nearer, those of other values are not."""
 
 
 def label(text: str) -> str:
@@ -133,4 +135,16 @@ def partial(raw: tuple[AttributeValue, ...]) -> Distribution:
     total, low, high, m2 = map(finite, raw[1:])
     if m2 < 0 or low > high:
         raise Rejected("bad_value", f"m2 {m2} is negative, or min {low} above max {high}")
+    _check_possible(count, total, low, high, m2)
     return Distribution(count=count, sum=total, min=low, max=high, m2=m2)
+
+
+def _check_possible(count: int, total: float, low: float, high: float, m2: float) -> None:
+    """Whether there can be so many values with this sum and m2, `low` and `high` among them, but for rounding."""
+    largest, others = max(abs(low), abs(high)), count - 1
+    slack = ROUNDING * count * largest
+    if not low * others + high - slack <= total <= low + high * others + slack or total < 0 <= low:
+        raise Rejected("bad_value", f"{total} is no sum of {count} values from {low} to {high}")
+    spread = high - low  # m2 is largest with half of the values at each end (Popoviciu)
+    if m2 > count * spread * spread / 4 + slack * largest:
+        raise Rejected("bad_value", f"{m2} is no m2 of {count} values from {low} to {high}")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from exporter.attributes import LARGEST_INTEGER, NS, Attributes, label
+from exporter.attributes import LARGEST_INTEGER, NS, ROUNDING, Attributes, label
 from exporter.errors import Rejected
 from exporter.records import Source, Span
 from exporter.values import Scalar, Value, read_values
@@ -223,7 +223,7 @@ def _capacity_fields(attributes: Attributes) -> dict[str, int]:
 
 def _tolerance_ns(duration_ns: int) -> int:
     """How far two ways to add up a duration may differ: 1 ms + 0.1 %."""
-    return 1_000_000 + duration_ns // 1000
+    return 1_000_000 + round(duration_ns * ROUNDING)
 
 
 def _rollouter_fields(attributes: Attributes, _role: str) -> dict[str, Any]:

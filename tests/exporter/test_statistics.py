@@ -2,12 +2,15 @@
 
 import math
 import statistics
+import struct
 from itertools import permutations
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from exporter.attributes import partial
+from exporter.errors import Rejected
 from exporter.ranges import Ranges
 from exporter.statistics import Distribution, ExactSum, weighted_mean
 
@@ -52,6 +55,31 @@ def test_a_mean_is_weighted_by_what_it_is_over() -> None:
     assert weighted_mean([0.9, 0.1], [10, 990]) == pytest.approx(0.108, abs=1e-15)
     assert weighted_mean([0.1, 0.9], [990, 10]) == weighted_mean([0.9, 0.1], [10, 990])
     assert weighted_mean([0.5], [0]) is None
+
+
+@given(st.lists(st.floats(min_value=-1e6, max_value=1e6, width=32), min_size=1, max_size=40))
+def test_what_some_values_come_to_is_possible_in_single_precision_too(values: list[float]) -> None:
+    right = distribution(values)
+    for rounded in (float, lambda number: struct.unpack("f", struct.pack("f", number))[0]):
+        parts = (len(values), rounded(right.sum), right.min, right.max, rounded(right.m2))
+        assert partial(parts).mean == parts[1] / len(values)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (2, -100.0, 5.0, 15.0, 50.0),
+        (2, 31.0, 5.0, 15.0, 50.0),
+        (1, -4.0, 1.0, 2.0, 0.0),
+        (1, 1.5, 1.0, 2.0, 0.0),
+        (1, 3.0, 3.0, 3.0, 6.76),
+        (3, 3.0, 0.0, 2.0, 3.1),
+        (2, -1e-9, 0.0, 1e-5, 0.0),
+    ],
+)
+def test_a_partial_that_no_values_come_to_is_refused(parts: tuple[float, ...]) -> None:
+    with pytest.raises(Rejected):
+        partial(parts)
 
 
 def test_a_plain_double_gives_a_mean_and_no_spread() -> None:
