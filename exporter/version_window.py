@@ -28,13 +28,15 @@ class VersionWindow:
         self.stride = stride
         self.versions: deque[SealedWindow] = deque()
         self.annexes: Annexes = {}
-        """(attempt, version) -> kind -> annex."""
+        """(attempt, version) -> kind -> annex, the newest last."""
 
     def add(self, item: SealedWindow | Annex) -> None:
         if isinstance(item, SealedWindow):
             self.versions.append(item)
         else:
-            self.annexes.setdefault((item.attempt, item.version), {})[item.kind] = item
+            said = {**self.annexes.get((item.attempt, item.version), {}), item.kind: item}
+            in_order = sorted(said.values(), key=lambda annex: (annex.timestamp_ns, annex.kind))
+            self.annexes[item.attempt, item.version] = {annex.kind: annex for annex in in_order}
             if len(self.annexes) > HARD_CAP:
                 del self.annexes[min(self.annexes)]
 

@@ -16,9 +16,14 @@ _MILLISECOND_NS = 1_000_000
 def versions_openmetrics(page: Page) -> bytes:
     """The published versions of the page, each as samples at its time; names and labels are those of /metrics."""
     families: dict[str, GaugeMetricFamily] = {}
+    known: set[tuple[str, tuple[str, ...], int]] = set()
+    """Families, labels and times: a series has one sample at a time."""
     for item, timestamp_ns in _said(page):
         time = sample_time(timestamp_ns)
         for family, labels, value in timed_gauges(item):
+            if (at := (family.name, labels, timestamp_ns)) in known:
+                continue
+            known.add(at)
             if family.name not in families:
                 families[family.name] = GaugeMetricFamily(family.name, family.help, labels=family.labels)
             families[family.name].add_metric((page.run, *labels), value, timestamp=time)
@@ -27,7 +32,8 @@ def versions_openmetrics(page: Page) -> bytes:
 
 
 def _said(page: Page) -> Iterator[tuple[SealedWindow | Annex, int]]:
-    """Windows and annexes with the time of their version; of an annex whose version has no window, its own."""
+    """Windows and annexes with the time of their version; of an annex whose version has no window, its own. What is
+    right of two that say the same series comes first."""
     times = {
         (window.attempt, window.version): window.timestamp_ns for window in page.windows if window.published
     }
@@ -35,7 +41,7 @@ def _said(page: Page) -> Iterator[tuple[SealedWindow | Annex, int]]:
         if window.published:
             yield window, window.timestamp_ns
     for at, annexes in page.annexes.items():
-        for annex in annexes:
+        for annex in sorted(annexes, key=lambda annex: annex.timestamp_ns, reverse=True):
             yield annex, times.get(at, annex.timestamp_ns)
 
 

@@ -58,7 +58,7 @@ def versions(snapshot: Snapshot) -> Iterator[Part]:
     for run in snapshot.runs.values():
         sealed = {(window.attempt, window.version): window for window in run.window}
         for key, window in sealed.items():
-            yield _part(window, *run.annexes.get(key, {}).values())
+            yield _part(*run.annexes.get(key, {}).values(), window)
         for key, annexes in run.annexes.items():
             if key not in sealed:
                 yield _part(*annexes.values())
@@ -69,7 +69,7 @@ def _part(*items: SealedWindow | Annex) -> Part:
 
 
 def _version_families(items: tuple[SealedWindow | Annex, ...]) -> Iterator[Metric]:
-    """Of two items that say the same series, the later is right."""
+    """Of two items that say the same series, the later is right: what a sealed version says never changes."""
     gathered: dict[str, tuple[Family, Children]] = {}
     for item in items:
         gauges = annex_gauges(item) if isinstance(item, Annex) else version_gauges(item)
@@ -108,9 +108,9 @@ def _run_gauges(run: RunSnapshot, monotonic: float) -> Iterator[Iterator[Gauge]]
     yield _live_gauges(run, monotonic)
     yield _source_gauges(run)
     if run.latest is not None:
-        yield from sealed_parts(run.latest)
         for annex in run.annexes.get((run.latest.attempt, run.latest.version), {}).values():
             yield reported_gauges(annex.reported)
+        yield from sealed_parts(run.latest)
 
 
 def _timestamp_gauges(run: RunSnapshot) -> Iterator[Gauge]:

@@ -1,7 +1,9 @@
 """Annexes: never parts of a window, never late, shown as long as anything of their time is."""
 
 import csv
+import re
 import signal
+import time
 from typing import Any
 
 import requests
@@ -89,6 +91,33 @@ def test_values_that_a_sender_computed_itself_are_published_on_an_annex_too(
     page = scrape_until(exporter.metrics, lambda page: page.value("asyncrl_policy_loss", run="r") == 2.0)
     assert page.by_label("asyncrl_reported_validation_pass_ratio", "source") == {}
     assert page.value("asyncrl_version_reported_validation_pass_ratio", **labels) == 0.75
+
+
+def test_a_value_of_an_annex_stands_behind_that_of_its_version(exporter: StartedExporter) -> None:
+    t = Emitter(exporter.otlp, resource={"service.name": "foreign"})
+    now = time.time()
+    t.post(
+        t.span(
+            "checkpoint", 1, {"asyncrl.reported.x": 3.0, "asyncrl.reported.y": 4.0}, start=now, end=now + 3
+        ),
+        t.span(
+            "validation", 1, {"asyncrl.reported.x": 5.0, "asyncrl.reported.y": 6.0}, start=now, end=now + 2
+        ),
+        t.train_step(1, 1, attributes={"asyncrl.reported.x": 1.0}, start=now, end=now + 1),
+        t.weight_sync(1, 1),
+    )
+    page = scrape_until(
+        exporter.metrics, lambda page: page.value("asyncrl_train_steps_total", run="r") == 1.0
+    )
+    for name, value in (("x", 1.0), ("y", 4.0)):
+        assert page.value(f"asyncrl_reported_{name}", run="r", source="foreign") == value
+        assert page.by_label(f"asyncrl_version_reported_{name}", "param_version") == {"1": value}
+    text = _history(exporter, format="openmetrics").text
+    assert re.findall(r"asyncrl_(?:version_)?reported_(.){.*} (.*) .*", text) == [
+        ("x", "1.0"),
+        ("x", "3.0"),
+        ("y", "4.0"),
+    ]
 
 
 def test_a_validation_of_the_initial_weights_survives_a_restart(start_exporter: StartExporter) -> None:
