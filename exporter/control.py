@@ -105,7 +105,7 @@ def read_record(span: Span) -> Record:
     run = run_name(attributes.text(schema.RUN_ID) or source.run)
     seq = _at_least(attributes, schema.SEQ, 1)
     attempt = _at_least(attributes, schema.ATTEMPT, 1)
-    if seq is None and not (span.trace_id and span.span_id):
+    if seq is None and not (any(span.trace_id) and any(span.span_id)):  # all zeros are no id, says OTLP
         raise Rejected("missing_attribute", f"{span.name} has neither {schema.SEQ} nor trace and span ids")
     if span.end_ns > _LATEST_NS:
         raise Rejected("bad_value", f"{span.name} ends at {span.end_ns} ns, after the year 2262")

@@ -265,7 +265,8 @@ def _attributes(pairs: Iterable[KeyValue]) -> dict[str, AttributeValue]:
 
 
 def _value(value: AnyValue) -> AttributeValue | None:
-    """None for what the wire has no use for: maps, bytes, nothing. So are they within an array.
+    """None for what the wire has no use for: maps, bytes, nothing. Within an array an empty text stands for them, so
+    that their neighbours stay in their places and whoever reads it finds out.
 
     Nearly all values are doubles: callers try `double_value` first, which is 0.0 for every other kind. Nearly all
     others are counts in arrays, many of them 0.
@@ -284,7 +285,7 @@ def _value(value: AnyValue) -> AttributeValue | None:
             item.double_value or item.int_value or (0 if item.HasField("int_value") else _value(item))
             for item in value.array_value.values
         ]
-        return tuple([item for item in items if item is not None])
+        return tuple(["" if item is None else item for item in items])
     return None
 
 

@@ -73,18 +73,18 @@ def test_a_span_keeps_its_source_times_ids_and_attributes() -> None:
     }
 
 
-def test_maps_and_bytes_are_left_out_also_within_arrays() -> None:
+def test_maps_and_bytes_are_left_out_but_keep_their_place_in_an_array() -> None:
     pairs = [
         KeyValue(key="map", value=AnyValue(kvlist_value=KeyValueList())),
         KeyValue(key="bytes", value=AnyValue(bytes_value=b"x")),
         KeyValue(key="nothing"),
         *key_values({"kept": [True, 1, 2.5, "s", ["nested"]]}),
     ]
-    pairs[-1].value.array_value.values.add(bytes_value=b"x")
+    pairs[-1].value.array_value.values.insert(1, AnyValue(bytes_value=b"x"))
     request = ExportTraceServiceRequest()
     request.resource_spans.add().scope_spans.add().spans.add(name="n", attributes=pairs)
     (span,) = otlp.decode("traces", request.SerializeToString()).spans
-    assert span.attributes == {"kept": (True, 1, 2.5, "s", ("nested",))}
+    assert span.attributes == {"kept": (True, "", 1, 2.5, "s", ("nested",))}
 
 
 def test_the_instance_id_stands_in_for_a_missing_source_id() -> None:

@@ -1,6 +1,7 @@
 """What a rollouter's window record may say: capacities, states, and no value of the trained cohort."""
 
 import pytest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
 from exporter.publish.version_gauges import utilization_ratio
 from tests.exporter.ledger_harness import Harness, losses
@@ -33,11 +34,12 @@ def test_utilization_is_a_share_of_the_capacity_or_nothing(
     assert harness.count("rejected_records_total", "bad_value") == refused
 
 
-def test_a_control_span_without_seq_needs_its_ids() -> None:
+@pytest.mark.parametrize("ids", [(b"", b""), (bytes(16), bytes(8)), (bytes(16), b"12345678")])
+def test_a_control_span_without_seq_needs_its_ids(ids: tuple[bytes, bytes]) -> None:
     harness, t = Harness(), Emitter("")
     spans = [t.train_step(1, step, numbered=False) for step in (1, 2)]
     for span in spans:
-        span.trace_id = span.span_id = b""
+        span.trace_id, span.span_id = ids
     assert harness.post(t, *spans).rejected == 2
     assert harness.count("rejected_records_total", "missing_attribute") == 2
 
@@ -55,3 +57,14 @@ def test_what_a_rollouter_generated_is_not_mixed_into_what_the_trainer_consumed(
     assert (values.distributions["reward"].mean, values.scalars["policy_loss"]) == (1.0, 1.0)
     assert values.distributions["generation"].mean == 2.0
     assert harness.count("rejected_records_total", "bad_value") == 2
+
+
+@pytest.mark.parametrize("place", [0, 3, 5])
+def test_a_partial_with_bytes_among_its_numbers_is_refused(place: int) -> None:
+    harness, t = Harness(), Emitter("")
+    step = t.train_step(1, 1, values={"reward": [2, 1.0, 0.0, 1.0, 0.5]})
+    partial = next(pair.value for pair in step.attributes if pair.key == "asyncrl.metric.reward")
+    partial.array_value.values.insert(place, AnyValue(bytes_value=b"x"))
+    assert harness.post(t, step, t.weight_sync(1, 1)).rejected == 0
+    assert not harness.sealed[1].values.distributions
+    assert harness.count("rejected_records_total", "bad_value") == 1
