@@ -257,7 +257,7 @@ class Ledger:
         settled.add_range(record.version_from or record.version, record.version)
 
     def _take_annex(self, run: Run, attempt: Attempt, _life: SourceLife, record: Record, wall: float) -> None:
-        if attempt.published is None or record.version > attempt.published:
+        if record.version > (attempt.published or 0):
             if attempt.end is not None or attempt.number < run.attempt:
                 raise Rejected(
                     "bad_value", f"version {record.version} of run {run.name!r} was never published"
@@ -272,7 +272,7 @@ class Ledger:
         self._store_annex(run, attempt, record, wall)
 
     def _store_annex(self, run: Run, attempt: Attempt, record: Record, wall: float) -> None:
-        if attempt.published is None or record.version > attempt.published:
+        if record.version > (attempt.published or 0):
             attempt.pending.append(record)
         else:
             self.outbox.append(fold_annex(run.name, attempt, record, now=wall))

@@ -232,6 +232,21 @@ def test_what_is_said_of_versions_without_a_window_is_in_history(exporter: Start
         assert [line.split()[-1] for line in shown.splitlines()[1:3]] == ["0.25", "0.5"]
 
 
+def test_the_initial_weights_are_out_from_the_start(exporter: StartedExporter) -> None:
+    """A trainer that evaluates them and dies need not have published them."""
+    t = Emitter(exporter.otlp)
+    answer = t.post(t.span("validation", 0, values={"exact_match_ratio": 0.5}), t.run_end(0, "failed"))
+    assert answer.rejected == 0
+    labels = {"run": "r", "attempt": 1, "param_version": 0}
+    page = scrape_until(
+        exporter.metrics,
+        lambda page: page.value("asyncrl_version_validation_exact_match_ratio", **labels) == 0.5,
+    )
+    assert page.value("asyncrl_rejected_records_total", run="r", reason="bad_value") == 0
+    assert page.value("asyncrl_param_version", run="r") is None, "nobody said that they are served"
+    assert _keys(_history(exporter).json()) == [(1, 0, 0)]
+
+
 def test_a_version_that_nobody_trained_is_in_history_at_once(exporter: StartedExporter) -> None:
     """Also at the end of a run: no later window says that there will be none."""
     t, again = Emitter(exporter.otlp), Emitter(exporter.otlp, source="t1", attempt=2)
