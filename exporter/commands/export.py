@@ -84,7 +84,10 @@ def _export_openmetrics(source: Source, runs: Sequence[str], flags: argparse.Nam
 
 def _make_blocks(path: Path, blocks: Path, *, samples: int) -> None:
     """Promtool drops duplicates silently, so what is in the blocks is counted."""
-    blocks.mkdir(parents=True, exist_ok=True)
+    try:
+        blocks.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make the folder {blocks}: {error.strerror}") from error
     before = set(blocks.glob("*/meta.json"))
     command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(path), str(blocks)]
     try:

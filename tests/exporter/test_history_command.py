@@ -239,6 +239,13 @@ def test_blocks_that_lack_a_sample_fail_the_export(filled: StartedExporter, tmp_
     assert done.stderr.endswith("hold 7\n")
 
 
+def test_a_folder_for_blocks_that_cannot_be_made_is_said_in_a_line(filled: StartedExporter) -> None:
+    nowhere = ("--blocks", "/proc/nope", "--url", filled.metrics)
+    done = asyncrl("history", "export", "--format", "openmetrics", *nowhere)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "cannot make the folder /proc/nope: " in done.stderr
+
+
 def test_two_samples_of_a_series_in_one_millisecond_fail_the_export() -> None:
     content = OpenMetricsFile()
     for nanoseconds in ("600100000", "600900000"):
