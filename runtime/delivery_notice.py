@@ -13,7 +13,7 @@ _SECONDS_BETWEEN_LINES = 60.0
 
 class DeliveryNotice:
     """While the run goes on: a line at the first failure of an endpoint, then at most one a minute, and one when all
-    whom it failed have sent spans to it since."""
+    whom it failed, and who still live, have sent spans to it since."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -21,6 +21,8 @@ class DeliveryNotice:
         self._say_again_at: dict[str, float] = {}
         self._failed: dict[str, set[str]] = {}
         """Endpoint -> the actors that it failed last."""
+        self._recovered: dict[str, set[str]] = {}
+        """Endpoint -> the actors that it failed, and that have sent to it since."""
         self._complained: set[str] = set()
         """Endpoints of which a line has said that they fail, and none that they work again."""
 
@@ -32,7 +34,8 @@ class DeliveryNotice:
         for name in sorted(self._complained):
             if not self._failed[name] & actors.keys():  # an actor that is gone sends nothing more
                 self._complained.discard(name)
-                notice(f"telemetry to {name} arrives again")
+                if self._recovered.pop(name, None):
+                    notice(f"telemetry to {name} arrives again")
 
     def _observe(self, actor: str, endpoint: DeliveryStats) -> None:
         name, now = endpoint.endpoint, self._monotonic()
@@ -40,6 +43,7 @@ class DeliveryNotice:
         self._known[actor, name] = endpoint
         if endpoint.failures > (known.failures if known else 0):
             self._failed.setdefault(name, set()).add(actor)
+            self._recovered.get(name, set()).discard(actor)
             if now >= self._say_again_at.get(name, now):
                 self._say_again_at[name] = now + _SECONDS_BETWEEN_LINES
                 self._complained.add(name)
@@ -48,8 +52,9 @@ class DeliveryNotice:
                     f"telemetry of {actor} to {name}: {endpoint.last_failure}; "
                     f"{endpoint.buffered} spans waiting, {dropped} dropped"
                 )
-        elif known and endpoint.sent > known.sent:
-            self._failed.get(name, set()).discard(actor)
+        elif known and endpoint.sent > known.sent and actor in self._failed.get(name, ()):
+            self._failed[name].discard(actor)
+            self._recovered.setdefault(name, set()).add(actor)
 
 
 def say_what_was_dropped(actors: Iterable[TelemetryStats]) -> None:

@@ -95,6 +95,9 @@ def test_that_telemetry_arrives_again_is_said_once_when_all_whom_the_endpoint_fa
     assert observe(8, one=(3, 12), two=(1, 9)) == []
     assert observe(70, one=(4, 12), two=(2, 9)) == [fails]
     assert observe(71, one=(4, 13)) == [works], "an actor that is gone sends nothing more"
+    assert observe(140, one=(5, 13)) == [fails]
+    assert observe(141, two=(2, 9)) == [], "it failed one only, which is gone: nobody knows"
+    assert observe(201, two=(3, 9)) == [fails.replace("one", "two")]
 
 
 def test_what_was_dropped_is_said_once_for_each_endpoint(capsys: pytest.CaptureFixture[str]) -> None:
