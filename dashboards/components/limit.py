@@ -11,7 +11,7 @@ from dashboards.thresholds import THRESHOLDS
 def limits(options: PanelOptions, *, good: str = "green") -> dashboard.ThresholdsConfig:
     """Red above one threshold of the alerts, below another, or both. Lines are drawn in the colour above them."""
     steps = [models.Threshold(value=None, color=good)]
-    if options.below:
+    if options.below != "":
         steps = [
             models.Threshold(value=None, color="red"),
             models.Threshold(value=_number(options.below), color=good),

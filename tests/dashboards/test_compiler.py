@@ -192,6 +192,8 @@ def test_thresholds_are_those_of_the_alerts() -> None:
     both = made(Stat, below="importance_ratio_low", above="importance_ratio_high")
     steps = both["fieldConfig"]["defaults"]["thresholds"]["steps"]
     assert [(step["value"], step["color"]) for step in steps] == [(None, "red"), (0.5, "green"), (2, "red")]
+    below = made(Stat, below=0)["fieldConfig"]["defaults"]["thresholds"]["steps"]
+    assert [(step["value"], step["color"]) for step in below] == [(None, "red"), (0, "green")]
 
 
 def panel(width: int, height: int) -> dict[str, Any]:
