@@ -10,6 +10,7 @@ from exporter.control import check_source, run_name
 from exporter.errors import Rejected
 from exporter.records import AttributeValue, Source
 from exporter.state import Attempt, Run, SourceLife, State
+from exporter.tally import refuse
 from runtime.telemetry import schema
 
 MAX_RUNS: Final = 1000
@@ -32,7 +33,16 @@ def find_sender(
         state.bring_back(run)
     run.last_seen = wall
     _describe(run, source)
-    return run, run.sources.get(source.source_id) or _begin_life(run, source, wall)
+    life = run.sources.get(source.source_id) or _begin_life(run, source, wall)
+    if (
+        life.role != source.role
+    ):  # two processes of one id: the seqs of one would be duplicates of the other's
+        raise Rejected(
+            "bad_value",
+            f"source {source.source_id!r} is a {life.role}, and a {source.role} says that it is the same; "
+            f"give each process a {schema.SOURCE_ID} of its own",
+        )
+    return run, life
 
 
 def known_run(state: State, source: Source) -> Run | None:
@@ -60,6 +70,12 @@ def _begin_life(run: Run, source: Source, wall: float) -> SourceLife:
         del run.sources[gone]
     life = SourceLife(role=source.role, attempt=source.attempt or (run.attempt if run.inferred else 1))
     run.sources[source.source_id] = life
+    for family, said in (
+        (catalog.STEPS_PER_VERSION, source.steps_per_version),
+        (catalog.STALENESS_LIMIT, source.staleness_limit),
+    ):
+        if said is not None and _right(family, said) is None:
+            refuse(run, "bad_value", wall)  # once: the resource comes with every record of the life
     return life
 
 
@@ -81,10 +97,15 @@ def _describe(run: Run, source: Source) -> None:
     """What the resource says of the run. Of a path only the last segment is published."""
     run.algorithm = label(source.algorithm) or run.algorithm
     run.model = label(_last_segment(source.model)) or run.model
-    if source.steps_per_version is not None:
-        run.steps_per_version = source.steps_per_version
-    if source.staleness_limit is not None:
-        run.staleness_limit = source.staleness_limit
+    steps = _right(catalog.STEPS_PER_VERSION, source.steps_per_version)
+    run.steps_per_version = run.steps_per_version if steps is None else steps
+    limit = _right(catalog.STALENESS_LIMIT, source.staleness_limit)
+    run.staleness_limit = run.staleness_limit if limit is None else limit
+
+
+def _right(family: catalog.Family, said: int | None) -> int | None:
+    """What the resource says, if it lies in the family's range."""
+    return None if said is None or (family.low is not None and said < family.low) else said
 
 
 @lru_cache(maxsize=1024)  # the same models come with every record

@@ -237,11 +237,8 @@ def test_the_initial_weights_are_out_from_the_start(exporter: StartedExporter) -
     t = Emitter(exporter.otlp)
     answer = t.post(t.span("validation", 0, values={"exact_match_ratio": 0.5}), t.run_end(0, "failed"))
     assert answer.rejected == 0
-    labels = {"run": "r", "attempt": 1, "param_version": 0}
-    page = scrape_until(
-        exporter.metrics,
-        lambda page: page.value("asyncrl_version_validation_exact_match_ratio", **labels) == 0.5,
-    )
+    family = "asyncrl_version_validation_exact_match_ratio"
+    page = scrape_until(exporter.metrics, lambda page: page.by_label(family, "param_version") == {"0": 0.5})
     assert page.value("asyncrl_rejected_records_total", run="r", reason="bad_value") == 0
     assert page.value("asyncrl_param_version", run="r") is None, "nobody said that they are served"
     assert _keys(_history(exporter).json()) == [(1, 0, 0)]
