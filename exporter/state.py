@@ -186,6 +186,8 @@ class Exemplar(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Histogram(msgspec.Struct, kw_only=True):
+    bounds: tuple[float, ...] = ()
+    """Of the buckets that it was counted into."""
     counts: list[int]
     sum: ExactSum = msgspec.field(default_factory=ExactSum)
     exemplars: dict[int, Exemplar] = {}

@@ -91,7 +91,8 @@ def count_values(run: Run, record: Record, wall: float) -> None:
         if isinstance(value, Spread) and value.buckets is not None:
             histogram = run.histograms.get(name)
             if histogram is None:
-                histogram = run.histograms[name] = Histogram(counts=[0] * len(value.buckets))
+                empty = Histogram(bounds=schema.BUCKETS[name], counts=[0] * len(value.buckets))
+                histogram = run.histograms[name] = empty
             histogram.counts = list(map(operator.add, histogram.counts, value.buckets))
             if max(histogram.counts) > LARGEST_SUM:
                 histogram.counts = [min(count, LARGEST_SUM) for count in histogram.counts]
@@ -104,7 +105,7 @@ def drop_foreign_histograms(state: State) -> None:
     for run in (*state.runs.values(), *state.finished.values()):
         for name, histogram in list(run.histograms.items()):
             metric = catalog.METRIC_BY_NAME.get(name)
-            if metric is not None and len(histogram.counts) != len(metric.buckets or ()) + 1:
+            if metric is not None and histogram.bounds != metric.buckets:
                 del run.histograms[name]
                 say(log, "histogram begins anew", level=logging.WARNING, run=run.name, metric=name)
 

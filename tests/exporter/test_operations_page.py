@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from exporter.config import ExporterConfig
+from exporter.ingest import CHECKPOINT_BYTES
 from tests.exporter.conftest import ROOT, StartExporter
 from tests.prometheus import require_binary
 from tests.web_config import bcrypt_hash, token_digest
@@ -47,6 +48,14 @@ def test_every_setting_is_in_the_table() -> None:
     table = PAGE.partition("| key | when to change it |\n")[2].partition("\n\n")[0]
     keys = [key for row in table.splitlines() for key in re.findall(r"`(\w+)`", row.split("|")[1])]
     assert sorted(keys) == sorted(field.name for field in dataclasses.fields(ExporterConfig))
+
+
+def test_the_size_of_what_a_start_replays_is_that_of_the_code() -> None:
+    size = f"{CHECKPOINT_BYTES // 2**20} MiB"
+    assert re.findall(r"up to (\d+ MiB) of requests|replays at most those (\d+ MiB)", PAGE) == [
+        (size, ""),
+        ("", size),
+    ]
 
 
 def test_the_settings_of_the_service_can_be_used(tmp_path: Path) -> None:
