@@ -86,7 +86,7 @@ def check_source(source: Source) -> None:
             f"{schema.ROLE} is {source.role!r}, expected one of {', '.join(schema.ROLES)}",
         )
     if source.attempt is not None and not 1 <= source.attempt <= LARGEST_INTEGER:
-        raise Rejected("bad_value", f"{schema.ATTEMPT} is {source.attempt}, expected at least 1")
+        raise Rejected("bad_value", f"{schema.ATTEMPT} of the resource is no integer of at least 1")
 
 
 def run_name(text: str) -> str:

@@ -33,8 +33,9 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     Sum,
 )
 
+from exporter.attributes import whole
 from exporter.errors import BodyTooLarge, MalformedRequest, UnsupportedMedia
-from exporter.records import AttributeValue, Batch, Point, Reply, Source, Span
+from exporter.records import NO_COUNT, AttributeValue, Batch, Point, Reply, Source, Span
 from runtime.telemetry import schema
 
 Signal = Literal["traces", "metrics"]
@@ -238,21 +239,24 @@ def _source(attributes: Iterable[KeyValue]) -> Source:
         value = said.get(key, "")
         return value if isinstance(value, str) else ""
 
-    def integer(key: str) -> int | None:
+    def count(key: str) -> int | None:
         value = said.get(key)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        if isinstance(value, str) and value.isascii() and value.isdigit():
+            value = float(value)  # OTEL_RESOURCE_ATTRIBUTES can say no integers
+        number = None if value is None else whole(value)
+        return NO_COUNT if value is not None and number is None else number
 
     return Source(
         source_id=text(schema.SOURCE_ID) or text(schema.SERVICE_INSTANCE_ID),
         role=text(schema.ROLE),
         run=text(schema.RUN_ID),
-        attempt=integer(schema.ATTEMPT),
+        attempt=count(schema.ATTEMPT),
         schema_version=str(said.get(schema.SCHEMA, schema.SCHEMA_VERSION)),
         service_name=text(schema.SERVICE_NAME),
         algorithm=text(schema.ALGORITHM),
         model=text(schema.MODEL),
-        steps_per_version=integer(schema.STEPS_PER_VERSION),
-        staleness_limit=integer(schema.STALENESS_LIMIT),
+        steps_per_version=count(schema.STEPS_PER_VERSION),
+        staleness_limit=count(schema.STALENESS_LIMIT),
     )
 
 

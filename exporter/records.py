@@ -1,10 +1,14 @@
 """What the decoder hands on: spans and points of one OTLP request, names still those of the wire. Plain data."""
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 AttributeValue = str | bool | int | float | tuple["AttributeValue", ...]
+
+
+NO_COUNT: Final = -1
+"""Stands for a count of the resource that is no integer."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import pytest
 from tests.exporter.conftest import StartedExporter, StartExporter
 from tests.exporter.ledger_harness import Harness
 from tests.page import check_page
-from tests.wire import WATCHDOG_SECONDS, Emitter, Scrape, scrape_until
+from tests.wire import WATCHDOG_SECONDS, Emitter, Plain, Scrape, scrape_until
 
 SLOT = "asyncrl.rollouter"
 
@@ -192,3 +192,32 @@ def test_c49_processes_that_share_a_series_add_up_and_none_is_a_reset(exporter: 
     assert totals == sorted(totals)
     assert totals[-2] - totals[1] == 39  # a saw-tooth of both would read as 102
     assert totals[-1] == 57
+
+
+def test_what_the_resource_says_in_another_type_is_understood_or_refused_never_ignored(
+    exporter: StartedExporter,
+) -> None:
+    name = "asyncrl.run.attempt"
+    attempts: dict[str, Plain] = {
+        "text": "2",
+        "double": 2.0,
+        "word": "two",
+        "fraction": 2.5,
+        "truth": True,
+        "0": "0",
+    }
+    for run, said in attempts.items():
+        trainer = Emitter(exporter.otlp, run=run, source=run, resource={name: said})
+        answer = trainer.post(trainer.train_step(1, 1), trainer.weight_sync(1, 1))
+        assert answer.rejected == (0 if run in ("text", "double") else 2)
+    limits: dict[str, Plain] = {"asyncrl.steps_per_version": "4", "asyncrl.staleness_limit": 0}
+    wrong: dict[str, Plain] = {"asyncrl.steps_per_version": 0, "asyncrl.staleness_limit": -1}
+    trainer = Emitter(exporter.otlp, run="limits", source="t0", resource=limits)
+    assert trainer.post(trainer.train_step(1, 1)).rejected == 0
+    trainer = Emitter(exporter.otlp, run="limits", source="t1", resource=wrong)
+    assert trainer.post(trainer.train_step(1, 2), trainer.weight_sync(1, 2)).rejected == 0
+    page = Scrape(exporter.metrics)
+    assert page.by_label("asyncrl_run_attempt", "run") == {"text": 2, "double": 2, "limits": 1}
+    assert page.by_label("asyncrl_steps_per_version", "run") == {"limits": 4}
+    assert page.by_label("asyncrl_staleness_limit_versions", "run") == {"limits": 0}
+    assert page.value("asyncrl_rejected_records_total", run="limits", reason="bad_value") == 2
