@@ -102,5 +102,9 @@ class SpanForwarder:
 
     def _complain(self, answer: Answer) -> None:
         """At most one line per minute, or an outage would fill the disk."""
-        event = "forwarded spans rejected in part" if answer.delivered else "forwarding spans failed"
-        self._log.say(event, receiver=self._upstream.name, reason=answer.reason, rejected=answer.rejected)
+        self._log.say(
+            "forwarded spans rejected in part" if answer.delivered else "forwarding spans failed",
+            receiver=self._upstream.name,
+            reason=answer.reason,
+            rejected=answer.rejected,
+        )

@@ -1,5 +1,6 @@
 """What docs/operations.md tells an operator to type works as it stands there."""
 
+import ast
 import dataclasses
 import os
 import re
@@ -48,6 +49,26 @@ def test_every_setting_is_in_the_table() -> None:
     table = PAGE.partition("| key | when to change it |\n")[2].partition("\n\n")[0]
     keys = [key for row in table.splitlines() for key in re.findall(r"`(\w+)`", row.split("|")[1])]
     assert sorted(keys) == sorted(field.name for field in dataclasses.fields(ExporterConfig))
+
+
+def said_events() -> Iterator[str]:
+    """The events of the log, as literals of the code."""
+    for path in (ROOT / "exporter").rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and ast.unparse(call.func).split(".")[-1] in (
+                "say",
+                "_say",
+                "_complain",
+            ):
+                for said in call.args[:2]:
+                    parts = (said.body, said.orelse) if isinstance(said, ast.IfExp) else (said,)
+                    yield from (str(part.value) for part in parts if isinstance(part, ast.Constant))
+
+
+def test_every_event_of_the_log_is_in_the_table() -> None:
+    table = PAGE.partition("| event | what it means, what to do |\n")[2].partition("\n\n")[0]
+    events = [event for row in table.splitlines() for event in re.findall(r"`(.*?)`", row.split("|")[1])]
+    assert sorted(events) == sorted(set(said_events()))
 
 
 def test_the_size_of_what_a_start_replays_is_that_of_the_code() -> None:
