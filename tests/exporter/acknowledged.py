@@ -197,7 +197,7 @@ def _seal(
         left_open |= bool(lacks)  # versions are sealed in ascending order
         if left_open and not replaced:
             break
-        reasons = sorted([*lacks, "new_attempt"]) if left_open else []
+        reasons = sorted([*lacks, "new_attempt"]) if lacks else []
         end = window.sync["end"] if window.sync else max(step["end"] for step in window.steps)
         newest_ns = max(end, newest_ns + 1_000_000)
         rows.append(_row(attempt, version, window, reasons, newest_ns))
