@@ -80,8 +80,8 @@ class _Judge:
         )
 
     def _lacks(self, version: int, window: OpenWindow, holes: list[Hole]) -> Iterator[str]:
-        if window.sync is None:
-            yield "missing_sync"
+        if window.sync is None:  # one that came without steps opened nothing, and says that there are none
+            yield "surplus_steps" if version in self.attempt.syncs else "missing_sync"
         elif len(window.steps) < window.sync.steps_in_window:
             yield "missing_steps"
         elif len(window.steps) > window.sync.steps_in_window:

@@ -163,6 +163,16 @@ def test_surplus_steps_are_said() -> None:
     assert harness.sealed[1].reasons == ("surplus_steps",)
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_steps_of_a_version_that_was_published_without_any_are_surplus(order: tuple[int, int]) -> None:
+    harness, t = Harness(), trainer()
+    said = [*losses(t, 1, [1]), t.weight_sync(1, 0)]
+    for place in order:
+        harness.post(t, said[place])
+    harness.wait(15)
+    assert (harness.sealed[1].reasons, harness.sealed[1].published) == (("surplus_steps",), True)
+
+
 def test_a_lost_sync_blocks_nobody() -> None:
     harness, t = Harness(), trainer()
     harness.post(t, *losses(t, 1, [1]))
