@@ -9,9 +9,9 @@ from exporter import catalog
 
 _BUILD: Final = selector(catalog.BUILD_INFO)
 _ONE_OUTAGE: Final = 2
-"""Changes of `up` by one time away and back, of which another alert has told."""
+"""`up` changes twice in one outage, which AsyncRLExporterReplicaDown reports; more is flapping."""
 _TRIED_OUT: Final = 2
-"""Changes of a threshold that somebody makes and takes back. Two files with the same rules change it every minute."""
+"""Trying a threshold out and taking it back changes it twice; if it changes more often, two rule files set it."""
 _THRESHOLDS: Final = '{__name__=~"asyncrl:threshold:(.+)"}'
 
 
@@ -110,12 +110,12 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLCertificateEnding",
         severity="warning",
-        expr=f"{least(f'last_over_time({selector(catalog.CERTIFICATE_EXPIRY)}[$bridge])')} - time()"
+        expr=f"last_over_time({selector(catalog.CERTIFICATE_EXPIRY)}[$bridge]) - time()"
         f" < {limit('certificate_seconds')}",
         hold="lasting",
-        summary="The certificate of a listener ends soon",
-        description="That of listener {{ $labels.listener }} ends in {{ $value | humanizeDuration }}; then Prometheus"
-        " or the trainers stay away.",
+        summary="The certificate of a listener of {{ $labels.instance }} ends soon",
+        description="That of listener {{ $labels.listener }} has {{ $value | humanizeDuration }} left (negative: it has"
+        " ended); then Prometheus or the trainers stay away.",
     ),
     Alert(
         name="AsyncRLCredentialsRefused",

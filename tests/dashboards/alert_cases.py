@@ -310,6 +310,7 @@ CASES = (
         ),
         labels={"listener": "otlp"},
         no_run=True,
+        of_instance=True,
     ),
     AlertCase(
         alert="AsyncRLCredentialsRefused",
