@@ -211,7 +211,7 @@ class Ledger:
         run.stamp(catalog.LAST_TRAIN_STEP, wall)
 
     def _take_sync(self, run: Run, attempt: Attempt, life: SourceLife, record: Record, wall: float) -> None:
-        position = record.seq if record.seq is not None else len(life.syncs) and life.syncs[-1][0] + 1
+        position = record.seq if record.seq is not None else record.end_ns
         before = [version for seq, version in life.syncs if seq < position]
         if before and record.version <= before[-1]:
             raise Rejected("version_backward", f"sync of version {record.version} after that of {before[-1]}")

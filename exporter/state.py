@@ -69,7 +69,8 @@ class SealedWindow(msgspec.Struct, frozen=True, kw_only=True):
     sealed_at: float
     """The exporter's wall clock at the seal, seconds."""
     train_steps: int
-    sample_count: int
+    sample_count: int | None
+    """Of the steps that gave one; None where none did."""
     values: Scope
     trainer: Clocked
     rollouters: dict[str, Clocked]
@@ -154,7 +155,8 @@ class SourceLife(msgspec.Struct, kw_only=True):
     unsequenced: dict[bytes, None] = {}
     """Trace and span id of records without seq, newest last, bounded."""
     syncs: list[tuple[int, int]] = []
-    """(seq, version) of the newest weight syncs of its attempt, ascending: what the next may not go behind."""
+    """(seq, version) of the newest weight syncs of its attempt, ascending: what the next may not go behind. For the seq
+    of one without seq stands its end, in ns."""
     first_step: int | None = None
     """Lowest seq of its train steps that are in a window of its attempt; 0 of those without seq."""
     sums: dict[str, dict[Labels, list[Series]]] = {}

@@ -306,6 +306,15 @@ def test_a_sync_that_goes_backward_is_refused() -> None:
     assert harness.run.current.published == 2
 
 
+def test_syncs_without_seq_are_ordered_by_their_ends() -> None:
+    harness, t = Harness(), trainer()
+    first, second, again = (t.weight_sync(version, 1, numbered=False) for version in (1, 2, 2))
+    harness.post(t, *losses(t, 1, [1]), *losses(t, 2, [2]), second)
+    assert harness.post(t, first).rejected == 0, "it was only under way for longer"
+    assert [harness.sealed[version].reasons for version in (1, 2)] == [(), ()]
+    assert "version_backward" in harness.post(t, again).reason
+
+
 def test_a_new_attempt_may_repeat_versions_and_closes_the_old_one() -> None:
     harness, t = Harness(), trainer()
     harness.post(t, *losses(t, 1, [1]), t.weight_sync(1, 1), *losses(t, 2, [2]))
