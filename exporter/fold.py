@@ -29,6 +29,7 @@ def fold_window(
     end = attempt.end if partial else window.sync
     ends = [] if end is None else [end]
     records = [*steps, *ends, *window.rollouters]
+    sample_counts = [step.sample_count for step in steps if step.sample_count is not None]
     return SealedWindow(
         run=run,
         attempt=attempt.number,
@@ -38,7 +39,7 @@ def fold_window(
         timestamp_ns=timestamp_ns,
         sealed_at=now,
         train_steps=len(steps),
-        sample_count=whole_sum(step.sample_count or 0 for step in steps),
+        sample_count=whole_sum(sample_counts) if sample_counts else None,
         values=fold_values(records),
         trainer=_clocked(ends, schema.TRAINER_ACTIVE_STATES),
         rollouters=_fold_rollouters(window.rollouters),

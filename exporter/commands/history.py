@@ -119,7 +119,7 @@ def _versions(versions: Sequence[dict[str, Any]], metrics: Sequence[str]) -> str
             datetime.fromtimestamp(version["timestamp"], UTC).strftime("%Y-%m-%d %H:%M:%SZ"),
             version["reasons"] or "yes",
             str(version["train_steps"]),
-            str(version["sample_count"]),
+            _shown(version["sample_count"]),
             *(_shown(_find(version, metric)) for metric in metrics),
         ]
         for version in versions

@@ -74,7 +74,8 @@ def version_gauges(sealed: SealedWindow) -> Iterator[Gauge]:
         if versioned is not None:
             yield versioned, (*at, *labels), value
     yield catalog.VERSION_ONLY[catalog.VERSION_TRAIN_STEPS], at, sealed.train_steps
-    yield catalog.VERSION_ONLY[catalog.VERSION_SAMPLES], at, sealed.sample_count
+    if sealed.sample_count is not None:
+        yield catalog.VERSION_ONLY[catalog.VERSION_SAMPLES], at, sealed.sample_count
     yield catalog.VERSION_ONLY[catalog.VERSION_COMPLETE], at, 0.0 if sealed.reasons else 1.0
     yield catalog.VERSION_ONLY[catalog.VERSION_PUBLISHED], at, sealed.timestamp_ns / NS
 
@@ -110,10 +111,11 @@ def timed_gauges(item: SealedWindow | Annex) -> Iterator[Gauge]:
 
 def _trainer_gauges(times: Clocked) -> Iterator[Gauge]:
     idle = idle_ratio(times)
-    if idle is None:
+    if idle is not None:
+        yield catalog.TRAINER_IDLE, (), idle
+        yield catalog.TRAINER_WAIT, (), times.state_ns.get("waiting_samples", 0) / times.version_time_ns
+    if not times.state_ns:
         return
-    yield catalog.TRAINER_IDLE, (), idle
-    yield catalog.TRAINER_WAIT, (), times.state_ns.get("waiting_samples", 0) / times.version_time_ns
     yield catalog.TRAINER_ACTIVE, (), times.active_ns / NS
     yield catalog.TRAINER_VERSION, (), times.version_time_ns / NS
 
@@ -127,8 +129,9 @@ def _rollouter_gauges(rollouters: dict[str, Clocked]) -> Iterator[Gauge]:
             yield catalog.ROLLOUTER_IDLE, (slot,), idle
         if utilization is not None:
             yield catalog.ROLLOUTER_UTILIZATION, (slot,), utilization
-        yield catalog.ROLLOUTER_ACTIVE, (slot,), times.active_ns / NS
-        yield catalog.ROLLOUTER_VERSION, (slot,), times.version_time_ns / NS
+        if times.state_ns:
+            yield catalog.ROLLOUTER_ACTIVE, (slot,), times.active_ns / NS
+            yield catalog.ROLLOUTER_VERSION, (slot,), times.version_time_ns / NS
     if not rollouters:
         return
     together = merged(list(rollouters.values()))

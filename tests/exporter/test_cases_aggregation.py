@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
+import requests
 
 from runtime.telemetry.schema import BUCKETS
 from tests.exporter.conftest import StartedExporter
 from tests.page import check_page
-from tests.wire import Emitter, Scrape, scrape_until
+from tests.wire import WATCHDOG_SECONDS, Emitter, Scrape, scrape_until
 
 NAN, INFINITY = math.nan, math.inf
 CLOCKS = ("timestamp_seconds", "asyncrl_exporter_", "process_")
@@ -174,6 +175,27 @@ def test_c21_a_version_without_samples_has_a_count_and_no_mean(exporter: Started
         "3": 8.0,
     }
     assert not [name for (name, _), value in page.samples.items() if math.isnan(value)]
+
+
+def test_what_no_record_says_is_absent_never_zero(exporter: StartedExporter) -> None:
+    rollouter = Emitter(exporter.otlp, run="silent", role="rollouter", source="r0")
+    rollouter.post(
+        rollouter.rollouter_window(1, "0", {}), rollouter.rollouter_window(1, "1", {"draining": 0.0})
+    )
+    post_window(exporter, "silent", [(None, {}), (None, {})])
+    post_window(exporter, "half", [(None, {}), (3, {})])
+    page = when_sealed(exporter, "silent", "half")
+    assert page.by_label("asyncrl_version_samples", "run") == {"half": 3}
+    for family in ("active_seconds", "version_seconds"):
+        assert page.by_label(f"asyncrl_rollouter_{family}", "rollouter", run="silent") == {"1": 0}
+        assert page.by_label(f"asyncrl_trainer_{family}", "run") == {}
+    assert page.by_label("asyncrl_rollouter_idle_ratio", "rollouter") == {}
+    url = f"{exporter.metrics}/api/v1/runs/silent/versions"
+    (version,) = requests.get(url, timeout=WATCHDOG_SECONDS).json()["versions"]
+    assert version["sample_count"] is None
+    assert version["rollouters"]["0"] == {"state_seconds": {}}
+    head, line = requests.get(f"{url}?format=csv", timeout=WATCHDOG_SECONDS).text.splitlines()
+    assert dict(zip(head.split(","), line.split(","), strict=True))["sample_count"] == ""
 
 
 def test_c22_non_finite_input_poisons_neither_counter_nor_histogram(exporter: StartedExporter) -> None:

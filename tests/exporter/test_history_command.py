@@ -76,7 +76,7 @@ def test_the_versions_of_a_run_are_listed_newest_last(filled: StartedExporter) -
     head, whole, partial, _, _, *trends = done.stdout.splitlines()
     assert head.split()[-2:] == ["reward", "policy_loss"]
     assert [*whole.split()[:2], *whole.split()[4:]] == ["2", "3", "yes", "2", "16", "0.5", "203"]
-    assert [*partial.split()[:2], *partial.split()[4:]] == ["2", "4", "run_end", "1", "0", "-", "0.5"]
+    assert [*partial.split()[:2], *partial.split()[4:]] == ["2", "4", "run_end", "1", "-", "-", "0.5"]
     assert trends[1].split() == ["policy_loss", sparkline([1.0, 0.0]), "0.5", "203"]
 
 
