@@ -117,7 +117,7 @@ class _Reader:
 
     def _known(self, metric: catalog.Metric, raw: AttributeValue) -> Value:
         if self._is_of_another_cohort(metric):
-            raise Rejected("bad_value", f"{metric.name} is over what the train steps consumed")
+            raise Rejected("bad_value", f"{metric.name} is no metric of {self.attributes.span_name}")
         return self._spread(metric, raw) if metric.statistic == "distribution" else self._scalar(metric, raw)
 
     def _leave_out(self, name: str, error: Rejected) -> None:
@@ -129,8 +129,11 @@ class _Reader:
             self.attributes.problems.append(error.reason)
 
     def _is_of_another_cohort(self, metric: catalog.Metric) -> bool:
-        """A rollouter's window would mix what it generated into what the trainer consumed."""
-        return self.attributes.span_name == schema.ROLLOUTER_WINDOW and "rollouter" not in metric.cohort
+        """A rollouter's window would mix what it generated into what the trainer consumed, and the other way round."""
+        if self.attributes.span_name in schema.ANNEX_SPANS:
+            return False
+        cohort = "rollouter" if self.attributes.span_name == schema.ROLLOUTER_WINDOW else "trainer"
+        return cohort not in metric.cohort
 
     def _count_nonfinite(self, name: str, count: int) -> None:
         known = name if name in catalog.METRIC_BY_NAME else "user"

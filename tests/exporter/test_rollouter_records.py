@@ -1,11 +1,13 @@
-"""What a rollouter's window record may say: capacities, states, and no value of the trained cohort."""
+"""What a rollouter's window record may say: capacities, states, no value of the trained cohort; and who else may not."""
+
+from typing import Any
 
 import pytest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
 from exporter.publish.version_gauges import utilization_ratio
 from tests.exporter.ledger_harness import Harness, losses
-from tests.wire import Emitter
+from tests.wire import Emitter, Plain
 
 
 @pytest.mark.parametrize(
@@ -44,19 +46,30 @@ def test_a_control_span_without_seq_needs_its_ids(ids: tuple[bytes, bytes]) -> N
     assert harness.count("rejected_records_total", "missing_attribute") == 2
 
 
-def test_what_a_rollouter_generated_is_not_mixed_into_what_the_trainer_consumed() -> None:
+def test_what_rollouters_generated_and_what_the_trainer_consumed_are_not_mixed() -> None:
     harness, t, r = Harness(), Emitter(""), Emitter("", role="rollouter", source="r0")
-    mixed = {"reward": [4, 0.0, 0.0, 0.0, 0.0], "policy_loss": 9.0, "generation": [1, 2.0, 2.0, 2.0, 0.0]}
-    record = r.span(
-        "rollouter_window", 1, {"asyncrl.rollouter": "0"}, values=mixed, states={"generating": 1.0}
-    )
+
+    def values(reward: float, seconds: float) -> dict[str, Any]:
+        return {
+            "reward": [4, 4 * reward, reward, reward, 0.0],
+            "policy_loss": reward,
+            "generation": [1, seconds, seconds, seconds, 0.0],
+            "generated_tokens_per_second": seconds,
+        }
+
+    of_slot: dict[str, Plain | None] = {"asyncrl.rollouter": "0"}
+    record = r.span("rollouter_window", 1, of_slot, values=values(0.0, 2.0), states={"generating": 1.0})
     assert harness.post(r, record).rejected == 0
-    own = {"reward": [4, 4.0, 1.0, 1.0, 0.0], "policy_loss": 1.0}
-    harness.post(t, t.train_step(1, 1, values=own), t.weight_sync(1, 1, ["0"]))
-    values = harness.sealed[1].values
-    assert (values.distributions["reward"].mean, values.scalars["policy_loss"]) == (1.0, 1.0)
-    assert values.distributions["generation"].mean == 2.0
-    assert harness.count("rejected_records_total", "bad_value") == 2
+    step, sync = (
+        t.train_step(1, 1, values=values(1.0, 9.0)),
+        t.weight_sync(1, 1, ["0"], values=values(1.0, 9.0)),
+    )
+    assert harness.post(t, step, sync).rejected == 0
+    merged = harness.sealed[1].values
+    assert (merged.distributions["reward"].mean, merged.scalars["policy_loss"]) == (1.0, 1.0)
+    assert merged.distributions["generation"].mean == 2.0
+    assert merged.scalars["generated_tokens_per_second"] == 2.0
+    assert harness.count("rejected_records_total", "bad_value") == 3 * 2
 
 
 @pytest.mark.parametrize("place", [0, 3, 5])
