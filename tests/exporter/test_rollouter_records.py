@@ -1,4 +1,4 @@
-"""What a rollouter's window record may say: capacities, states, no value of the trained cohort; and who else may not."""
+"""What a rollouter's window record may say: capacities, states, no value of the trained cohort; nor a step its own."""
 
 from typing import Any
 
