@@ -13,7 +13,7 @@ class Arrivals:
     def __init__(self, now: float) -> None:
         self.started = now
         self.now = now
-        # run -> what it is about -> time; what is asked at every turn for every source is never searched for.
+        # Nested dicts, run -> what it is about -> time, because the writer asks for every source in every turn.
         self._heard: dict[str, dict[str, float]] = {}
         self._first_heard: dict[str, dict[str, float]] = {}
         self._ends: dict[str, dict[int, float]] = {}

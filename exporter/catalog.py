@@ -41,7 +41,6 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     windowed: bool = True
     """Whether the version window (`asyncrl_version_...`) carries it."""
     board: str = ""
-    alert: str = ""
 
     @property
     def buckets(self) -> tuple[float, ...] | None:
@@ -63,7 +62,6 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None = None
     signed: bool = False
     board: str = ""
-    alert: str = ""
 
 
 def _ratio(name: str, help_text: str, weight: Weight = "trained_samples", **more: object) -> Metric:
@@ -171,12 +169,12 @@ METRIC_BY_NAME: Final[dict[str, Metric]] = {metric.name: metric for metric in ME
 DISTRIBUTION_STATISTICS: Final = ("mean", "min", "max", "std")
 
 
-def _gauge(name: str, help_text: str, *labels: str, low: float | None = None, high: float | None = None, board: str = "overview", alert: str = "") -> Family:
-    return Family(name=PREFIX + name, kind="gauge", help=help_text, labels=("run", *labels), low=low, high=high, board=board, alert=alert)
+def _gauge(name: str, help_text: str, *labels: str, low: float | None = None, high: float | None = None, board: str = "overview") -> Family:
+    return Family(name=PREFIX + name, kind="gauge", help=help_text, labels=("run", *labels), low=low, high=high, board=board)
 
 
-def _counter(name: str, help_text: str, *labels: str, board: str = "overview", alert: str = "") -> Family:
-    return Family(name=PREFIX + name, kind="counter", help=help_text, labels=("run", *labels), low=0, board=board, alert=alert)
+def _counter(name: str, help_text: str, *labels: str, board: str = "overview") -> Family:
+    return Family(name=PREFIX + name, kind="counter", help=help_text, labels=("run", *labels), low=0, board=board)
 
 
 RUN_STATUSES: Final = ("running", *schema.END_STATUSES, "lost")
@@ -427,7 +425,7 @@ LEDGER_FAMILIES: Final[tuple[Family, ...]] = tuple(value for value in list(globa
 
 
 def _derived(metric: Metric) -> tuple[Family, ...]:
-    shared = {"low": metric.low, "high": metric.high, "signed": metric.signed, "board": metric.board, "alert": metric.alert}
+    shared = {"low": metric.low, "high": metric.high, "signed": metric.signed, "board": metric.board}
     if metric.statistic != "distribution":
         return (msgspec.convert({"name": metric.family(), "kind": "gauge", "help": metric.help, **shared}, Family),)
     gauges = [

@@ -15,6 +15,8 @@ RequestError                    an answer other than 200 to one request; the ser
 |-- Overloaded        429
 |-- JournalUnavailable 503
 +-- PageUnavailable   500
+Rejected                        one record or value that is refused; counted by its `reason`
+Late                            a record whose window is sealed, or whose attempt is over; counted like it
 """
 
 

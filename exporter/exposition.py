@@ -47,12 +47,12 @@ class Exposition(Generic[Snapshot]):
         self._families = families
         self._parts = parts
         self._self_metrics = self_metrics
-        self._texts = {
+        self._writers = {
             form.name: (PageWriter(form, self_metrics), PageWriter(form, self_metrics))
             for form in (TEXT, OPENMETRICS)
         }
         """Of each format: what is said of the runs, and of the exporter."""
-        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="exposition")
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="exposition")
         self._pending: dict[tuple[int, str, bool], asyncio.Future[Page]] = {}
 
     async def page(self, snapshot: Snapshot, form: Format, *, compressed: bool) -> Page:
@@ -61,19 +61,19 @@ class Exposition(Generic[Snapshot]):
         pending = self._pending.get(key)
         if pending is None:
             loop = asyncio.get_running_loop()
-            pending = loop.run_in_executor(self._writer, self._write, snapshot, form, compressed)
+            pending = loop.run_in_executor(self._thread, self._write, snapshot, form, compressed)
             self._pending[key] = pending
             pending.add_done_callback(lambda _: self._pending.pop(key))
         return await asyncio.shield(pending)
 
     def close(self) -> None:
         """Ends the writing thread once it is idle."""
-        self._writer.shutdown()
+        self._thread.shutdown()
 
     def _write(self, snapshot: Snapshot, form: Format, compressed: bool) -> Page:
         started = time.perf_counter()
         timestamp = time.time()
-        runs, own = self._texts[form.name]
+        runs, own = self._writers[form.name]
         body, complete = runs.write(self._families(snapshot, timestamp), self._parts(snapshot))
         if not body and not complete:
             raise PageUnavailable("no metric of the runs could be read; the exporter's log says why")

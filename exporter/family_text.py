@@ -1,4 +1,5 @@
-"""A counter, gauge or histogram as text, byte for byte what prometheus_client writes: a test holds this to it.
+"""A counter, gauge or histogram as text, byte for byte what prometheus_client writes: a test holds this to it. But for
+times, which only OpenMetrics gets: no sample of /metrics has one.
 
 Its own encoders take no less than a registry, and check and escape every name in every line anew: more than twice the
 time in text, four times in OpenMetrics, and for nothing, as names come from the catalogue, or plain from `values`.

@@ -338,8 +338,8 @@ class Ingest:
                 raise ValueError(f"unknown event {kind!r} in the journal")
 
     def _place(self) -> None:
-        """What the ledger has put out goes into the version windows: what has to leave them for it is decided, and
-        stored, together with it, so that no crash can come between."""
+        """Adds what the ledger has sealed to the version windows, before evictions are decided. Seal and eviction are
+        then in one transaction, and a crash cannot fall between them."""
         for item in self.ledger.outbox[self._placed :]:
             if item.run in self.ledger.state.runs and not isinstance(item, RunSummary):
                 self._window(item.run).add(item)

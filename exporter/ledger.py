@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 MAX_PENDING: Final = 64
 MAX_FINISHED: Final = 1000
-_TRAINER_LIVES: Final = (schema.CONTROLLER, schema.TRAINER)
+_CONTROLLER_THEN_TRAINER: Final = (schema.CONTROLLER, schema.TRAINER)
 """Who said that the run ended, and who says it now: a controller speaks for a dead trainer only."""
 
 
@@ -281,7 +281,7 @@ class Ledger:
         self, run: Run, attempt: Attempt, _life: SourceLife, record: Record, wall: float
     ) -> None:
         said = attempt.end
-        if record.role not in RUN_ENDERS or (said and (said.role, record.role) != _TRAINER_LIVES):
+        if record.role not in RUN_ENDERS or (said and (said.role, record.role) != _CONTROLLER_THEN_TRAINER):
             refuse_own_values(run, record, wall)
             return
         attempt.end = record

@@ -11,7 +11,6 @@ import math
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from typing import Any, Literal
 
 from google.protobuf import json_format
@@ -295,10 +294,6 @@ def _value(value: AnyValue) -> AttributeValue | None:
 
 def _clean(text: str) -> str:
     return text.replace("\0", _REPLACEMENT) if "\0" in text else text
-
-
-_key = lru_cache(maxsize=8192)(_clean)
-"""The same keys come with every record: each is kept once."""
 
 
 def response(signal: Signal, reply: Reply, content_type: str) -> bytes:

@@ -20,7 +20,7 @@ from exporter.state import Scope, SealedWindow
 log = logging.getLogger(__name__)
 
 SILENT_SECONDS: Final = 300.0
-"""So long a run that says nothing is no more silent than others: a long step, or a scraper that has yet to come."""
+"""Runs silent for less than this count as equally silent: it may be a long train step."""
 _IDENTITY_SERIES: Final = len(catalog.RUN_STATUSES) + 6
 """Run info, status, attempt, version, stride, steps per version, staleness limit."""
 _TRAINER_SERIES: Final = 4

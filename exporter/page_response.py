@@ -28,7 +28,8 @@ class PageResponse(Response):
 
 
 def _pieces(texts: Sequence[bytes]) -> Iterator[bytes]:
-    """Few, as each costs a turn of the event loop; none much larger than what is handed to a client at once."""
+    """Texts joined to about PIECE_BYTES: each send costs a turn of the event loop. A single larger text (a gzip body)
+    is passed on whole; `Paced` cuts it."""
     gathered: list[bytes] = []
     size = 0
     for text in texts:

@@ -45,7 +45,8 @@ class _WrittenPart(NamedTuple):
     lines: Lines
     series: int
     closes: bool
-    """Whether a block ends with it. Told from the order of writing: what leaves at the front moves no other block."""
+    """Whether this part is the last of its block. Fixed when the part is first written: parts that leave at the front
+    then shift no other block, which would have to be joined again."""
 
 
 class PageWriter:
@@ -112,7 +113,8 @@ class PageWriter:
         yield self._join(block, known_blocks)
 
     def _join(self, block: list[Lines], known: Mapping[tuple[int, ...], Lines]) -> Lines:
-        """What is known of the block, which grows at its end while it is the last one, and what has come since."""
+        """Joins a block. While it is the last one it grows by a part at a time, so what was joined for the last page is
+        reused and only the new parts are appended."""
         ids = tuple(map(id, block))
         begun = next((ids[:length] for length in range(len(ids), 0, -1) if ids[:length] in known), ())
         lines, rest = known.get(begun, {}), block[len(begun) :]

@@ -32,8 +32,8 @@ from exporter.self_metrics import SelfMetrics, ingest_families
 from exporter.upstream import UpstreamConfig
 
 _SWITCH_SECONDS = 0.0005
-"""How long a thread that writes a page may keep the others waiting for Python, which a request does several times
-on its way from thread to thread; the default of 5 ms makes it wait for a whole page."""
+"""How long a thread may hold the interpreter while others want it. A request changes threads several times; at the
+default of 5 ms each change could wait while a page is being written."""
 _COLLECTION_CONTAINERS = 50_000
 """After how many new ones Python searches them for cycles: a large request makes 10,000 that are in none, and live as
 long as it does. At the default of 700 they are searched over and over."""

@@ -188,6 +188,8 @@ class Exemplar(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Histogram(msgspec.Struct, kw_only=True):
+    """All values of a distribution since the run began, by bucket."""
+
     bounds: tuple[float, ...] = ()
     """Of the buckets that it was counted into."""
     counts: list[int]

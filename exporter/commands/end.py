@@ -1,12 +1,20 @@
 """`asyncrl end RUN`: says what a dead trainer cannot, as a controller would: the run is over."""
 
 import argparse
+import os
 import sys
 import time
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from exporter.commands.connection import Connection, add_flags
-from exporter.commands.sender import Sender
 from exporter.commands.source import ServedHistory, unknown_run
 from exporter.errors import ConfigError, ExporterError, Unreachable
 from runtime.telemetry import schema
@@ -43,8 +51,10 @@ def end_run(connection: Connection, name: str) -> int:
     if run["status"] in schema.END_STATUSES:
         raise ConfigError(f"run {name!r} is {run['status']} already")
     version: int = run["param_version"] or 0
-    sender = Sender(connection, run=name, role=schema.CONTROLLER, attempt=run["attempt"])
-    sender.say((schema.RUN_END, version, {schema.STATUS: schema.STOPPED}))
+    answer = connection.post_spans(_run_end(name, run["attempt"], version).SerializeToString())
+    refused = ExportTraceServiceResponse.FromString(answer.content).partial_success
+    if refused.rejected_spans:
+        raise Unreachable(f"{connection.otlp_url} refused the record: {refused.error_message}")
     deadline = time.monotonic() + _WAIT_SECONDS
     while not any(run["run"] == name and run["status"] == schema.STOPPED for run in history.runs()):
         if time.monotonic() > deadline:
@@ -54,3 +64,35 @@ def end_run(connection: Connection, name: str) -> int:
             )
         time.sleep(_POLL_SECONDS)
     return version
+
+
+def _run_end(run: str, attempt: int, version: int) -> ExportTraceServiceRequest:
+    """The run's end as the only record of a new source."""
+    source: dict[str, str | int] = {
+        schema.SOURCE_ID: f"asyncrl-{uuid.uuid4()}",
+        schema.ROLE: schema.CONTROLLER,
+        schema.RUN_ID: run,
+        schema.ATTEMPT: attempt,
+    }
+    said: dict[str, str | int] = {schema.STATUS: schema.STOPPED, schema.SEQ: 1, schema.PARAM_VERSION: version}
+    request, now_ns = ExportTraceServiceRequest(), time.time_ns()
+    resource_spans = request.resource_spans.add(resource=Resource(attributes=_key_values(source)))
+    resource_spans.scope_spans.add().spans.add(
+        name=schema.RUN_END,
+        trace_id=os.urandom(16),
+        span_id=os.urandom(8),
+        start_time_unix_nano=now_ns,
+        end_time_unix_nano=now_ns,
+        attributes=_key_values(said),
+    )
+    return request
+
+
+def _key_values(attributes: Mapping[str, str | int]) -> list[KeyValue]:
+    return [
+        KeyValue(
+            key=name,
+            value=AnyValue(int_value=value) if isinstance(value, int) else AnyValue(string_value=value),
+        )
+        for name, value in attributes.items()
+    ]
