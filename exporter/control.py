@@ -19,6 +19,7 @@ _LATEST_NS: Final = 2**63 - 1
 """The year 2262; what is later is no time, and its successors would not fit into the journal."""
 _PATH_STEPS: Final = (".", "..")
 """Clients leave these out of a path, percent-encoded or not."""
+_PUBLISHERS: Final = (schema.TRAINER, schema.CONTROLLER)
 _STATES: Final = {
     schema.TRAINER: frozenset(schema.TRAINER_STATES),
     schema.ROLLOUTER_ROLE: frozenset(schema.ROLLOUTER_STATES),
@@ -179,7 +180,9 @@ def _step_fields(attributes: Attributes, _role: str) -> dict[str, Any]:
     return {"step": _at_least(attributes, schema.STEP, 1)}
 
 
-def _sync_fields(attributes: Attributes, _role: str) -> dict[str, Any]:
+def _sync_fields(attributes: Attributes, role: str) -> dict[str, Any]:
+    if role not in _PUBLISHERS:  # one that has only loaded the weights would stand in for who made them
+        raise Rejected("bad_value", f"{schema.WEIGHT_SYNC} of a {role}: a trainer or controller publishes")
     attributes.required_integer(schema.STEPS_IN_WINDOW)
     return {
         "steps_in_window": _at_least(attributes, schema.STEPS_IN_WINDOW, 0),

@@ -29,6 +29,8 @@ _CLOSED_VALUES: Final[dict[str, tuple[str, ...]]] = {
 _FAMILIES: Final = {**catalog.SUM_FAMILIES, **catalog.LIVE_FAMILIES}
 """By the name of the instrument."""
 _ONE_HOT: Final = (catalog.ROLLOUTER_STATE, catalog.TRAINER_STATE)
+_WHOLE: Final = frozenset(family.name for family in (*_ONE_HOT, catalog.ROLLOUTER_PARAM_VERSION))
+"""Families between whose values there is nothing."""
 MAX_CHILDREN: Final = 1000
 MAX_STARTS: Final = 4
 """Lives of one series of one source that are still told apart; a start is the beginning of a life."""
@@ -101,6 +103,8 @@ def _check(family: catalog.Family, kind: str, point: Point) -> None:
     high = LARGEST if family.high is None else family.high
     if not 0 <= point.value <= high:
         raise Rejected("bad_value", f"{point.name} is {point.value}, expected 0..{high:g}")
+    if family.name in _WHOLE and not point.value.is_integer():
+        raise Rejected("bad_value", f"{point.name} is {point.value}, expected an integer")
 
 
 def _labels(family: catalog.Family, point: Point) -> Labels:

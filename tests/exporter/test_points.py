@@ -163,6 +163,18 @@ def test_a_state_is_one_hot_though_its_sender_says_only_the_current_one() -> Non
     assert len(states) == 9
 
 
+def test_half_a_state_and_half_a_version_are_refused() -> None:
+    harness, who = Harness(), Emitter("", role="rollouter", source="r0")
+    slot = {"asyncrl.rollouter": "0"}
+    for value, refused in ((0.5, 1), (1.0, 0)):
+        state = who.gauge("asyncrl.rollouter.state", value, {**slot, "asyncrl.state": "generating"})
+        version = who.gauge("asyncrl.rollouter.param_version", 2 * value + 0.5 * refused, slot)
+        assert harness.post_metrics(who, state).rejected == refused
+        assert harness.post_metrics(who, version).rejected == refused
+        assert live(harness, "rollouter_param_version") == ({} if refused else {"0": 2.0})
+    assert live(harness, "rollouter_state")["generating"] == 1.0
+
+
 def test_a_live_gauge_goes_after_three_intervals_or_a_minute() -> None:
     harness, who = Harness(), queue()
     for seconds in (1.0, 121.0):

@@ -50,3 +50,13 @@ def test_syncs_without_seq_are_ordered_by_their_ends() -> None:
     assert harness.post(t, first).rejected == 0, "it was only under way for longer"
     assert [harness.sealed[version].reasons for version in (1, 2)] == [(), ()]
     assert "version_backward" in harness.post(t, again).reason
+
+
+@pytest.mark.parametrize("role", ["rollouter", "queue"])
+def test_only_who_makes_the_weights_publishes_them(role: str) -> None:
+    harness, t, other = Harness(), Emitter(""), Emitter("", role=role, source="o0")
+    harness.post(t, *losses(t, 1, [1]))
+    assert harness.post(other, other.weight_sync(1, 1)).rejected == 1
+    assert harness.run.current.published is None
+    assert harness.post(t, t.weight_sync(1, 1)).rejected == 0
+    assert harness.sealed[1].reasons == ()
