@@ -95,5 +95,11 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float | None:
     """The mean of finite values, each with its weight; None without weight. Values of weight 0 change nothing."""
-    weight = math.fsum(weights)
-    return math.fsum(map(operator.mul, values, weights)) / weight if weight else None
+    if 0.0 in weights:
+        values = [value for value, weight in zip(values, weights, strict=True) if weight]
+        weights = [weight for weight in weights if weight]
+    if not values:
+        return None
+    if min(values) == max(values):
+        return values[0] + 0.0  # to the last bit, which multiplying and dividing may lose; 0.0 for -0.0
+    return math.fsum(map(operator.mul, values, weights)) / math.fsum(weights)

@@ -55,6 +55,16 @@ def test_a_mean_is_weighted_by_what_it_is_over() -> None:
     assert weighted_mean([0.9, 0.1], [10, 990]) == pytest.approx(0.108, abs=1e-15)
     assert weighted_mean([0.1, 0.9], [990, 10]) == weighted_mean([0.9, 0.1], [10, 990])
     assert weighted_mean([0.5], [0]) is None
+    assert weighted_mean([0.7], [3.0]) == 0.7
+
+
+@pytest.mark.parametrize("weights", [[3.0, 0.0, 0.0], [3.0, 7.0, 0.0], [1.0, 1.0, 1.0]])
+@given(value=VALUES, other=VALUES)
+def test_the_mean_of_one_value_is_that_value_to_the_last_bit(
+    weights: list[float], value: float, other: float
+) -> None:
+    values = [value if weight else other for weight in weights]
+    assert weighted_mean(values, weights) == value
 
 
 @given(st.lists(st.floats(min_value=-1e6, max_value=1e6, width=32), min_size=1, max_size=40))
