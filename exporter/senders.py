@@ -33,16 +33,7 @@ def find_sender(
         state.bring_back(run)
     run.last_seen = wall
     _describe(run, source)
-    life = run.sources.get(source.source_id) or _begin_life(run, source, wall)
-    if (
-        life.role != source.role
-    ):  # two processes of one id: the seqs of one would be duplicates of the other's
-        raise Rejected(
-            "bad_value",
-            f"source {source.source_id!r} is a {life.role}, and a {source.role} says that it is the same; "
-            f"give each process a {schema.SOURCE_ID} of its own",
-        )
-    return run, life
+    return run, run.sources.get(source.source_id) or _begin_life(run, source, wall)
 
 
 def known_run(state: State, source: Source) -> Run | None:

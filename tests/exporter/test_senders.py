@@ -27,18 +27,21 @@ def test_a_new_source_takes_the_place_of_one_that_is_gone_never_of_a_trainer(
     assert "t0" in harness.run.sources
 
 
-def test_a_second_role_under_the_id_of_a_source_is_refused_with_the_reason(exporter: StartedExporter) -> None:
-    """As where two processes of one pod take its name for their id, and count their records each by themselves."""
-    trainer = Emitter(exporter.otlp, source="pod-0")
-    rollouter = Emitter(exporter.otlp, role="rollouter", source="pod-0")
-    assert trainer.post(*trainer.window(1, [{"policy_loss": 2.0}])).rejected == 0
-    said = rollouter.post(rollouter.rollouter_window(1, "0", {"generating": 1.0}))
-    assert (said.rejected, "'pod-0' is a trainer" in said.reason) == (1, True)
-    labels = {"asyncrl.rollouter": "0"}
-    assert rollouter.post_metrics(rollouter.gauge("asyncrl.rollouter.decoding", 1, labels)).rejected == 1
+def test_a_process_of_two_roles_is_one_source_with_one_count(exporter: StartedExporter) -> None:
+    """As of a trainer that generates for itself."""
+    process, role = (
+        Emitter(exporter.otlp, source="both"),
+        Emitter(exporter.otlp, role="rollouter", source="both"),
+    )
+    assert process.post(process.train_step(1, 1, values={"policy_loss": 2.0})).rejected == 0
+    role.seq = process.seq
+    assert role.post(role.rollouter_window(1, "0", {"generating": 1.0})).rejected == 0
+    process.seq = role.seq
+    assert process.post(process.weight_sync(1, 1, ["0"])).rejected == 0
     page = scrape_until(exporter.metrics, lambda page: page.value("asyncrl_policy_loss", run="r") == 2.0)
-    assert page.value("asyncrl_rejected_records_total", run="r", reason="bad_value") == 2
-    assert page.by_label("asyncrl_rollouter_decoding", "rollouter") == {}
+    assert page.value("asyncrl_version_complete", run="r", attempt=1, param_version=1) == 1.0
+    assert page.value("asyncrl_rollouter_idle_ratio", run="r", rollouter="0") == 0.0
+    assert page.value("asyncrl_lost_records_total", run="r", role="trainer") == 0
 
 
 def test_the_counters_of_a_run_begin_at_0_those_of_the_metrics_of_its_own_included() -> None:
