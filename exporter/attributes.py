@@ -135,16 +135,7 @@ def partial(raw: tuple[AttributeValue, ...]) -> Distribution:
     total, low, high, m2 = map(finite, raw[1:])
     if m2 < 0 or low > high:
         raise Rejected("bad_value", f"m2 {m2} is negative, or min {low} above max {high}")
-    _check_possible(count, total, low, high, m2)
-    return Distribution(count=count, sum=total, min=low, max=high, m2=m2)
-
-
-def _check_possible(count: int, total: float, low: float, high: float, m2: float) -> None:
-    """Whether there can be so many values with this sum and m2, `low` and `high` among them, but for rounding."""
-    largest, others = max(abs(low), abs(high)), count - 1
-    slack = ROUNDING * count * largest
-    if not low * others + high - slack <= total <= low + high * others + slack or total < 0 <= low:
+    slack = ROUNDING * count * max(abs(low), abs(high))
+    if not count * low - slack <= total <= count * high + slack or total < 0 <= low:
         raise Rejected("bad_value", f"{total} is no sum of {count} values from {low} to {high}")
-    spread = high - low  # m2 is largest with half of the values at each end (Popoviciu)
-    if m2 > count * spread * spread / 4 + slack * largest:
-        raise Rejected("bad_value", f"{m2} is no m2 of {count} values from {low} to {high}")
+    return Distribution(count=count, sum=total, min=low, max=high, m2=m2)

@@ -113,11 +113,8 @@ class Ingest:
 
     async def submit(self, signal: Signal, body: bytes, batch: Batch) -> Reply:
         """Journal and apply one request. Raises Overloaded or JournalUnavailable; then nothing was taken."""
-        if (
-            not batch.points
-            and not batch.malformed
-            and all(span.name in schema.DETAIL_SPANS for span in batch.spans)
-        ):
+        only_details = all(span.name in schema.DETAIL_SPANS for span in batch.spans)
+        if only_details and not batch.points and not batch.malformed:
             return Reply()  # nothing that the ledger keeps
         if self.queued_bytes > MAX_QUEUED_BYTES:
             raise Overloaded("more telemetry is waiting than the journal can take; try again")
@@ -276,8 +273,9 @@ class Ingest:
         for run in self._due_runs():
             try:
                 self._look_after(run, wall)
+                self._failing.discard(run.name)
             except Exception:  # a defect of ours must cost this run, not the others
-                if run.name not in self._failing:  # once, not at every look
+                if run.name not in self._failing:  # not at every look
                     self._failing.add(run.name)
                     log.exception("run %r cannot be looked after", run.name)
 

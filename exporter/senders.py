@@ -71,7 +71,8 @@ def _begin_life(run: Run, source: Source, wall: float) -> SourceLife:
 
 
 def _find_gone(run: Run, wall: float) -> str | None:
-    """A life that nothing needs any more: open windows ask for those that they name, the account for its queue."""
+    """A life that nothing needs any more. Open windows and the end of an attempt ask for those that they name, whatever
+    their role, the account for its queue."""
     needed = {run.queue}
     for attempt in run.attempts.values():
         for window in attempt.open.values():

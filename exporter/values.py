@@ -1,14 +1,13 @@
 """The metric values of one span: typed by the catalogue, range-checked, non-finite ones counted and left out."""
 
 import re
-from bisect import bisect_left
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from exporter import catalog
-from exporter.attributes import ROUNDING, Attributes, finite, natural_numbers, partial
+from exporter.attributes import Attributes, finite, natural_numbers, partial
 from exporter.errors import Rejected
 from exporter.records import AttributeValue
 from exporter.statistics import Distribution
@@ -176,20 +175,16 @@ class _Reader:
         distribution = partial(raw)
         if distribution.count:
             _check_range(metric, distribution.min, distribution.max)
-        return Spread(distribution=distribution, buckets=self._buckets(metric, distribution))
+        return Spread(distribution=distribution, buckets=self._buckets(metric, distribution.count))
 
-    def _buckets(self, metric: catalog.Metric, distribution: Distribution) -> tuple[int, ...] | None:
+    def _buckets(self, metric: catalog.Metric, count: int) -> tuple[int, ...] | None:
         raw, bounds = self._said[schema.BUCKETS_PREFIX].get(metric.name), metric.buckets
         if raw is None or bounds is None:
             return None
         counts = natural_numbers(raw) if isinstance(raw, tuple) and len(raw) == len(bounds) + 1 else ()
-        if len(counts) != len(bounds) + 1 or sum(counts) != distribution.count:
-            problem = f"does not add up to {distribution.count}"
-        elif distribution.count and not _are_of(bounds, counts, distribution.min, distribution.max):
-            problem = f"holds other values than those from {distribution.min} to {distribution.max}"
-        else:
-            return counts
-        raise Rejected("bad_value", f"{schema.BUCKETS_PREFIX}{metric.name} {problem}")
+        if len(counts) != len(bounds) + 1 or sum(counts) != count:
+            raise Rejected("bad_value", f"{schema.BUCKETS_PREFIX}{metric.name} does not add up to {count}")
+        return counts
 
     def _read_reported(self, name: str, raw: AttributeValue) -> None:
         try:
@@ -207,19 +202,6 @@ def read_values(attributes: Attributes) -> Values:
     reader = _Reader(attributes)
     reader.read_values()
     return reader.values
-
-
-def _are_of(bounds: tuple[float, ...], counts: tuple[int, ...], low: float, high: float) -> bool:
-    """Whether the first bucket that is not empty is that of `low`, and the last that of `high`. One next to a bound
-    may have been rounded across it."""
-    low_slack, high_slack = ROUNDING * abs(low), ROUNDING * abs(high)
-    first, last = bisect_left(bounds, low - low_slack), bisect_left(bounds, high + high_slack) + 1
-    return (
-        not any(counts[:first])
-        and any(counts[first : bisect_left(bounds, low + low_slack) + 1])
-        and any(counts[bisect_left(bounds, high - high_slack) : last])
-        and not any(counts[last:])
-    )
 
 
 def _check_range(metric: catalog.Metric, low: float, high: float) -> None:

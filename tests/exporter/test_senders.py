@@ -27,6 +27,30 @@ def test_a_new_source_takes_the_place_of_one_that_is_gone_never_of_a_trainer(
     assert "t0" in harness.run.sources
 
 
+def test_what_an_open_window_and_the_end_of_its_attempt_name_is_kept_whatever_its_role(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(senders, "MAX_SOURCES", 3)
+    harness, t = Harness(), Emitter("")
+    r, both = (Emitter("", role=role, source="both") for role in ("rollouter", "trainer"))
+    harness.post(t, *losses(t, 1, [1]))
+    t.seq += 1  # on its way: the window stays open
+    harness.post(t, *losses(t, 1, [2]))
+    harness.post(r, r.rollouter_window(1, "0", {"generating": 1.0}), r.run_end(0, "stopped"))
+    both.seq = r.seq
+    harness.post(both, both.run_end(0))
+    last = Emitter("", role="rollouter", source="last")
+    harness.post(last, last.run_end(0, "stopped"))
+    for number in range(2):
+        harness.now += 2
+        again = Emitter("", role="rollouter", source=f"again{number}")
+        assert harness.post(again, again.run_end(0, "stopped")).rejected == 0
+    assert {"t0", "both"} < set(harness.run.sources)
+    harness.wait(15)
+    harness.wait(15)
+    assert harness.sealed[1].reasons == ("lost_records", "run_end")
+
+
 def test_a_process_of_two_roles_is_one_source_with_one_count(exporter: StartedExporter) -> None:
     """As of a trainer that generates for itself."""
     process, role = (

@@ -8,7 +8,6 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from exporter import otlp
 from exporter.config import ExporterConfig
-from exporter.errors import JournalUnavailable
 from exporter.ingest import Ingest
 from exporter.ledger import Ledger
 from exporter.records import Reply
@@ -21,26 +20,29 @@ def submit(ingest: Ingest, emitter: Emitter, *spans: Span) -> Reply:
     return asyncio.run(ingest.submit("traces", body, otlp.decode("traces", body)))
 
 
-def test_a_decision_that_fails_is_answered_said_by_readiness_and_not_journalled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_decision_that_fails_costs_its_run_alone_and_is_not_journalled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config, trainer = ExporterConfig(data_dir=tmp_path), Emitter("")
+    config, trainer, other = ExporterConfig(data_dir=tmp_path), Emitter(""), Emitter("", run="other")
     ingest = Ingest.open(config)
     failing = True
     carry_out = Ledger.seal
 
     def seal(ledger: Ledger, decision: Seal, *, monotonic: float) -> None:
-        if failing:
+        if failing and decision.run == "r":
             raise ZeroDivisionError("a defect")
         carry_out(ledger, decision, monotonic=monotonic)
 
     monkeypatch.setattr(Ledger, "seal", seal)
-    with pytest.raises(JournalUnavailable):
-        submit(ingest, trainer, *trainer.window(1, [{"policy_loss": 1.0}]))
-    assert not ingest.ready
+    for version in (1, 2):
+        for emitter in (trainer, other):
+            assert submit(ingest, emitter, *emitter.window(version, [{"policy_loss": 1.0}])).rejected == 0
+    assert (ingest.snapshot.runs["r"].sealed, ingest.snapshot.runs["other"].sealed) == (0, 2)
+    assert ingest.ready
+    assert caplog.text.count("run 'r' cannot be looked after") == 1
     failing = False
-    assert submit(ingest, trainer, *trainer.window(2, [{"policy_loss": 2.0}])).rejected == 0
+    assert submit(ingest, trainer, *trainer.window(3, [{"policy_loss": 2.0}])).rejected == 0
     ingest.close()
     again = Ingest.open(config)
-    assert [window.version for window in again.snapshot.runs["r"].window] == [1, 2]
+    assert [window.version for window in again.snapshot.runs["r"].window] == [1, 2, 3]
     again.close()
