@@ -78,6 +78,7 @@ def _find_gone(run: Run, wall: float) -> str | None:
         for window in attempt.open.values():
             needed.update(step.source_id for step in window.steps.values())
             needed.update([window.sync.source_id] if window.sync is not None else [])
+        needed.update([attempt.end.source_id] if attempt.end is not None else [])
     for source_id, life in run.sources.items():
         is_over = life.ended or wall - life.last_seen > SILENCE_SECONDS
         if is_over and life.role != schema.TRAINER and source_id not in needed:
