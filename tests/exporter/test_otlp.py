@@ -95,7 +95,7 @@ def test_the_instance_id_stands_in_for_a_missing_source_id() -> None:
     )
     resource_spans.scope_spans.add().spans.add(name="n")
     (span,) = otlp.decode("traces", request.SerializeToString()).spans
-    assert span.source == Source(source_id="i", attempt=None)
+    assert span.source == Source(source_id="i", attempt=2)
 
 
 def test_points_say_what_kind_they_are() -> None:
