@@ -4,7 +4,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from dashboards.promql import REPLICA_LABELS, RUN, once, selector
+from dashboards.promql import HOME_LABELS, REPLICA_LABELS, RUN, once, selector
 from dashboards.thresholds import limit
 from exporter import catalog
 from exporter.catalog import Family
@@ -58,23 +58,34 @@ def latest(selected: str) -> str:
     return once(f"last_over_time({selected}[$bridge])")
 
 
-def least(series: str) -> str:
-    """What every exporter of a run says at least: one that joined late misses what was before, and has lost nothing."""
+def any_of(series: str, *labels: str) -> str:
+    """What some exporter of the job says at most. By its home, whatever else a target is labelled with - its zone, the
+    chart that installed it -, for no exporter is the only one of its job because of that."""
+    return f"max by ({', '.join((*HOME_LABELS, *labels))}) ({series})"
+
+
+def all_of(series: str, *labels: str) -> str:
+    """What every exporter of the job says at least: one that joined late misses what was before, and lost nothing."""
+    return f"min by ({', '.join((*HOME_LABELS, *labels))}) ({series})"
+
+
+def earliest(series: str) -> str:
+    """A time as the exporter says it that has known the run longest."""
     return f"min without ({', '.join(REPLICA_LABELS)}) ({series})"
 
 
-STARTED: Final = least(f"last_over_time({selector(catalog.ATTEMPT_START)}[$bridge])")
-"""When the current attempt of a run began, as the exporter that has known it longest says."""
+STARTED: Final = earliest(f"last_over_time({selector(catalog.ATTEMPT_START)}[$bridge])")
+"""When the current attempt of a run began."""
 
 
 def happened(event: Family) -> str:
     """Seconds since an event of the current attempt, if it is news: one exporter that saw it is enough."""
-    return _news(once(_in_this_attempt(event)))
+    return _news(any_of(_in_this_attempt(event), "run"))
 
 
 def missed(event: Family) -> str:
     """The same of an event that an exporter which was away only imagines: none of the run is without it."""
-    return _news(least(_in_this_attempt(event)))
+    return _news(all_of(_in_this_attempt(event), "run"))
 
 
 def _in_this_attempt(event: Family) -> str:
@@ -88,7 +99,12 @@ def _news(at: str) -> str:
     return f"time() - ({at} > 0) < {limit('event_seconds')}"
 
 
-def listed(label: str, query: str) -> str:
-    """For a description: what an instant query finds, as label and value. `%q` in it is the alert's run."""
-    found = f"{{{{ range printf `{query}` $labels.run | query }}}}"
-    return f"{found} {{{{ .Labels.{label} }}}} {{{{ .Value | humanize }}}};{{{{ end }}}}"
+def so_far(counter: Family) -> str:
+    """For a description: what a counter of the alert's run has counted, by its label beside the run. A label that the
+    alert lacks is empty, which is what series without it match."""
+    own = (*HOME_LABELS, "run")
+    (label,) = counter.labels[1:]
+    series = selector(counter, *(f"{name}=%q" for name in own))
+    values = " ".join(f"$labels.{name}" for name in own)
+    found = f"{{{{ range printf `max by ({label}) ({series}) > 0` {values} | query }}}}"
+    return f" So far:{found} {{{{ .Labels.{label} }}}} {{{{ .Value | humanize }}}};{{{{ end }}}}"

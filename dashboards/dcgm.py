@@ -10,6 +10,8 @@ from exporter.catalog import Family, Kind
 
 HOST_LABEL: Final = "Hostname"
 """Every host has a GPU 0."""
+HOST_LABELS: Final = ("cluster", HOST_LABEL)
+"""What tells hosts apart: those of two clusters may be called the same."""
 
 
 def _field(name: str, help_text: str, kind: Kind = "gauge") -> Family:

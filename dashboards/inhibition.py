@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from dashboards import dcgm
 from dashboards.alerts import ALERTS, GROUPS
 from dashboards.errors import DashboardError
 from dashboards.promql import HOME_LABELS
@@ -113,7 +114,7 @@ INHIBITIONS: Final = (
     Inhibition(
         causes=("AsyncRLGPUFailed",),
         consequences=("AsyncRLGPUMissing", "AsyncRLGPUThrottled", "AsyncRLGPUMemoryFull"),
-        equal=("Hostname", "gpu"),
+        equal=(*dcgm.HOST_LABELS, "gpu"),
     ),
 )
 

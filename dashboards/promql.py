@@ -13,8 +13,8 @@ from typing import Final
 
 from exporter.catalog import PREFIX, Family
 
-REPLICA_LABELS: Final = ("instance", "pod", "node", "replica")
-"""What tells two exporters of one run apart."""
+REPLICA_LABELS: Final = ("instance", "pod", "node", "replica", "service")
+"""What tells two exporters of one run apart. A ServiceMonitor sets `service` and a PodMonitor does not."""
 
 HOME_LABELS: Final = ("cluster", "namespace", "job")
 """What tells exporters apart that know nothing of each other, such as those of two teams. Where Prometheus sets none

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from dashboards.alert import RUNNING, SETTLED, STARTED, latest, least
+from dashboards.alert import RUNNING, SETTLED, STARTED, earliest, latest
 from dashboards.promql import REPLICA_LABELS, RUN, increase, once, rate, selector
 from dashboards.thresholds import limit
 from exporter import catalog
@@ -55,7 +55,7 @@ def ended(window: str) -> str:
     )
     return (
         f"{once(attempt)} <= last_over_time({ENDED}[$day])"
-        f" and {least(began)} < last_over_time({ENDED_AT}[$day])"
+        f" and {earliest(began)} < last_over_time({ENDED_AT}[$day])"
     )
 
 

@@ -7,7 +7,7 @@ catalogue are watched where others computed a value: the reported families of fo
 from collections.abc import Callable
 from typing import Final
 
-from dashboards.alert import Alert, happened, latest, least, listed, missed, running
+from dashboards.alert import Alert, all_of, happened, latest, missed, running, so_far
 from dashboards.promql import once, selector
 from dashboards.thresholds import limit
 from exporter import catalog
@@ -119,16 +119,16 @@ ALERTS: Final = (
         severity="warning",
         expr=happened(catalog.LAST_OUT_OF_RANGE),
         summary="Run {{ $labels.run }} sends values outside their range",
-        description="{{ $value | humanizeDuration }} ago a value of run {{ $labels.run }} was refused. So far:"
-        + listed("metric", f"max by (metric) ({selector(catalog.OUT_OF_RANGE, 'run=%q')}) > 0"),
+        description="{{ $value | humanizeDuration }} ago a value of run {{ $labels.run }} was refused."
+        + so_far(catalog.OUT_OF_RANGE),
     ),
     Alert(
         name="AsyncRLNonFinite",
         severity="critical",
         expr=happened(catalog.LAST_NONFINITE),
         summary="Run {{ $labels.run }} has NaN or infinite values",
-        description="{{ $value | humanizeDuration }} ago a NaN or infinity came from run {{ $labels.run }}. So far:"
-        + listed("metric", f"max by (metric) ({selector(catalog.NONFINITE_VALUES, 'run=%q')}) > 0"),
+        description="{{ $value | humanizeDuration }} ago a NaN or infinity came from run {{ $labels.run }}."
+        + so_far(catalog.NONFINITE_VALUES),
     ),
     Alert(
         name="AsyncRLVersionsIncomplete",
@@ -136,8 +136,7 @@ ALERTS: Final = (
         expr=missed(catalog.LAST_INCOMPLETE),
         summary="Versions of run {{ $labels.run }} lack records",
         description="{{ $value | humanizeDuration }} ago a version of run {{ $labels.run }} was sealed incomplete."
-        " So far:"
-        + listed("reason", f"max by (reason) ({selector(catalog.VERSIONS_INCOMPLETE, 'run=%q')}) > 0"),
+        + so_far(catalog.VERSIONS_INCOMPLETE),
     ),
     Alert(
         name="AsyncRLVersionsUnseen",
@@ -158,7 +157,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLSampleAccountBroken",
         severity="warning",
-        expr=running(f"{least(f'abs({_DIFFERENCE})')} > {limit('unaccounted_samples')}"),
+        expr=running(f"{all_of(f'abs({_DIFFERENCE})', 'run')} > {limit('unaccounted_samples')}"),
         hold="sustained",
         summary="Samples of run {{ $labels.run }} are unaccounted for",
         description="{{ $value | humanize }} samples of run {{ $labels.run }} were fed and neither ended nor wait,"

@@ -2,12 +2,13 @@
 
 from typing import Final
 
-from dashboards.alert import Alert, latest, least, running
-from dashboards.promql import once, rate, selector
+from dashboards.alert import Alert, all_of, any_of, latest, running
+from dashboards.promql import HOME_LABELS, once, rate, selector
 from dashboards.thresholds import THRESHOLDS, limit
 from exporter import catalog
 
 _BUILD: Final = selector(catalog.BUILD_INFO)
+_INSTANCE: Final = ", ".join((*HOME_LABELS, "instance"))
 _ONE_OUTAGE: Final = 2
 """`up` changes twice in one outage, which AsyncRLExporterReplicaDown reports; more is flapping."""
 _TRIED_OUT: Final = 2
@@ -46,7 +47,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLExporterDown",
         severity="critical",
-        expr=f"{once(f'last_over_time({_BUILD}[$day])', 'version')} unless {once(_BUILD, 'version')}",
+        expr=f"{any_of(f'last_over_time({_BUILD}[$day])')} unless {any_of(_BUILD)}",
         hold="lasting",
         summary="No exporter of job {{ $labels.job }} answers",
         description="No metrics of any run of job {{ $labels.job }} arrive: nothing else can alert.",
@@ -54,7 +55,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLExporterReplicaDown",
         severity="warning",
-        expr=f"max_over_time(up[$bridge]) == 0 and on (job, instance) last_over_time({_BUILD}[$day])",
+        expr=f"max_over_time(up[$bridge]) == 0 and on ({_INSTANCE}) last_over_time({_BUILD}[$day])",
         hold="brief",
         summary="Exporter {{ $labels.instance }} does not answer",
         description="Scrapes of {{ $labels.instance }} (job {{ $labels.job }}) fail.",
@@ -64,7 +65,7 @@ ALERTS: Final = (
         severity="warning",
         expr=f"avg_over_time(up[$memory]) < {limit('scrape_success_ratio')}"
         f" and changes(up[$memory]) > {_ONE_OUTAGE}"
-        f" and on (job, instance) last_over_time({_BUILD}[$bridge])",
+        f" and on ({_INSTANCE}) last_over_time({_BUILD}[$bridge])",
         hold="lasting",
         summary="Scrapes of exporter {{ $labels.instance }} fail now and then",
         description="{{ $value | humanizePercentage }} of the scrapes of {{ $labels.instance }} succeeded lately.",
@@ -72,7 +73,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLJournalUnavailable",
         severity="critical",
-        expr=f"{least(_REFUSED_SHARE)} > 0",
+        expr=f"{all_of(_REFUSED_SHARE)} > 0",
         hold="lasting",
         summary="No exporter of job {{ $labels.job }} can write its journal",
         description="Every exporter of job {{ $labels.job }} that is asked answers with 503, at least"

@@ -14,7 +14,8 @@ _NANOSECONDS: Final = "1e9"
 _GPU: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _USED: Final = latest(selector(dcgm.MEMORY_USED))
 _THERE: Final = selector(dcgm.TEMPERATURE)
-_PLACE: Final = f"{dcgm.HOST_LABEL}, gpu"
+_HOST: Final = ", ".join(dcgm.HOST_LABELS)
+_PLACE: Final = f"{_HOST}, gpu"
 _XID: Final = f"max by ({_PLACE}) (last_over_time({selector(dcgm.XID)}[$bridge]))"
 """With another code also its labels `err_code` and `err_msg` are others, and those of the container that died of it
 are gone: only place by place does it change."""
@@ -33,7 +34,7 @@ ALERTS: Final = (
         name="AsyncRLGPUMissing",
         severity="critical",
         expr=f"group by ({_PLACE}) (last_over_time({_THERE}[$day])) unless on ({_PLACE}) {latest(_THERE)}"
-        f" and on ({dcgm.HOST_LABEL}) {latest(_THERE)}",
+        f" and on ({_HOST}) {latest(_THERE)}",
         hold="lasting",
         summary=f"{_GPU} is gone",
         description=f"{_GPU} was there, and is gone, while others of the host are still seen.",

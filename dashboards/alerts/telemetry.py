@@ -2,14 +2,14 @@
 
 from typing import Final
 
-from dashboards.alert import Alert, happened, latest, least, listed, missed, running
-from dashboards.promql import RUN, increase, once, selector
+from dashboards.alert import Alert, all_of, any_of, happened, latest, missed, running, so_far
+from dashboards.promql import HOME_LABELS, RUN, increase, once, selector
 from dashboards.recording import ended
 from dashboards.thresholds import limit
 from exporter import catalog
 
 _RUNNING: Final = selector(catalog.RUN_STATUS, 'status="running"')
-_LAST_KNOWN: Final = f"last_over_time(({once(f'last_over_time({_RUNNING}[$bridge])', 'status')})[$memory:])"
+_LAST_KNOWN: Final = f"last_over_time(({any_of(f'last_over_time({_RUNNING}[$bridge])', 'run')})[$memory:])"
 """Whether a run was running when it was last seen. Minute by minute: an exporter that moved away before the end of a
 run goes on saying that it is running, if its last word is compared with that of another."""
 _LATE: Final = selector(catalog.LATE_RECORDS, 'reason="sealed"')
@@ -22,7 +22,7 @@ def _silent(role: str, spoke: str, within: str) -> str:
     """Sources of a role that spoke by themselves within a while, and no longer do. How long they are silent is
     measured at the last scrape: when the exporter is gone, nobody becomes silent for that."""
     seen = selector(catalog.SOURCE_LAST_SEEN, f'role="{role}"')
-    silence = least(f"last_over_time((timestamp({seen}) - {seen})[$bridge:])")
+    silence = all_of(f"last_over_time((timestamp({seen}) - {seen})[$bridge:])", "run", "role", "rollouter")
     labels = f"{RUN}, rollouter" if role == "rollouter" else RUN
     return f"{silence} > {limit('heartbeat_seconds')} and on ({labels}) last_over_time({spoke}[{within}])"
 
@@ -43,8 +43,8 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLRunVanished",
         severity="critical",
-        expr=f"({_LAST_KNOWN} == 1) unless ignoring (status) {latest(selector(catalog.RUN_STATUS))}"
-        f" and ignoring (run, version) {latest(selector(catalog.BUILD_INFO))}"
+        expr=f"({_LAST_KNOWN} == 1) unless on ({RUN}) {latest(selector(catalog.RUN_STATUS))}"
+        f" and on ({', '.join(HOME_LABELS)}) {latest(selector(catalog.BUILD_INFO))}"
         f" unless on ({RUN}) ({ended('$memory')})",
         hold="lasting",
         summary="Run {{ $labels.run }} is gone from the exporter",
@@ -96,13 +96,13 @@ ALERTS: Final = (
         severity="warning",
         expr=missed(catalog.LAST_LOST),
         summary="Records of run {{ $labels.run }} are lost",
-        description="{{ $value | humanizeDuration }} ago records of run {{ $labels.run }} were given up. So far:"
-        + listed("role", f"max by (role) ({selector(catalog.LOST_RECORDS, 'run=%q')}) > 0"),
+        description="{{ $value | humanizeDuration }} ago records of run {{ $labels.run }} were given up."
+        + so_far(catalog.LOST_RECORDS),
     ),
     Alert(
         name="AsyncRLRecordsLate",
         severity="warning",
-        expr=f"{least(f'increase({_LATE}[$recent])')} > {limit('late_records')}",
+        expr=f"{all_of(f'increase({_LATE}[$recent])', 'run', 'reason')} > {limit('late_records')}",
         summary="Records of run {{ $labels.run }} come too late",
         description="{{ $value | humanize }} records of run {{ $labels.run }} came after their version was sealed.",
     ),
@@ -111,7 +111,7 @@ ALERTS: Final = (
         severity="warning",
         expr=happened(catalog.LAST_REJECTED),
         summary="The exporter refuses what run {{ $labels.run }} sends",
-        description="{{ $value | humanizeDuration }} ago a record of run {{ $labels.run }} was refused. So far:"
-        + listed("reason", f"max by (reason) ({selector(catalog.REJECTED_RECORDS, 'run=%q')}) > 0"),
+        description="{{ $value | humanizeDuration }} ago a record of run {{ $labels.run }} was refused."
+        + so_far(catalog.REJECTED_RECORDS),
     ),
 )

@@ -76,6 +76,11 @@ def xid(code: int, message: str) -> str:
     return series("DCGM_FI_DEV_XID_ERRORS", gpu="1", err_code=str(code), err_msg=message)
 
 
+def elsewhere(family: str, value: float) -> dict[str, Values]:
+    """The same GPU of a host of the same name in another cluster."""
+    return {series(family, cluster="other", gpu="1"): always(value)}
+
+
 def behind(minutes: int) -> Change:
     """A time that is always so much in the past."""
     return level(now, lambda minute: 60 * (minute - minutes))
@@ -853,6 +858,28 @@ CASES = (
         edges=(
             {xid(0, "No Error"): gone(always(0)), xid(13, "Graphics Engine Exception"): level(absent, 13)},
         ),
+        labels={"gpu": "1"},
+        no_run=True,
+        of_host=True,
+    ),
+    AlertCase(  # the host of the same name in another cluster has trouble of its own, for long
+        alert="AsyncRLGPUFailed",
+        bad={f"DCGM_FI_DEV_XID_ERRORS{{{GPU_1}}}": level(0, 79)},
+        base=elsewhere("DCGM_FI_DEV_XID_ERRORS", 95),
+        until=45,
+        after=0,
+        lingers=15,
+        labels={"gpu": "1"},
+        no_run=True,
+        of_host=True,
+    ),
+    AlertCase(  # and here has that GPU
+        alert="AsyncRLGPUMissing",
+        bad={f"DCGM_FI_DEV_GPU_TEMP{{{GPU_1}}}": gone(always(60))},
+        base=elsewhere("DCGM_FI_DEV_GPU_TEMP", 60),
+        after=10,
+        lingers=0,
+        until=130,
         labels={"gpu": "1"},
         no_run=True,
         of_host=True,

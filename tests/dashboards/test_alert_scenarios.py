@@ -75,8 +75,9 @@ def each(names: Mapping[str, Values], change: Callable[[Values], Values]) -> dic
     return {name: change(values) for name, values in names.items()}
 
 
-def within(namespace: str, names: Mapping[str, Values]) -> dict[str, Values]:
-    return {labelled(name, namespace=namespace): values for name, values in names.items()}
+def at(names: Mapping[str, Values], **target: str) -> dict[str, Values]:
+    """With labels that the target has besides."""
+    return {labelled(name, **target): values for name, values in names.items()}
 
 
 def missing(first: int, last: int, what: float | str | None) -> Callable[[Values], Values]:
@@ -172,6 +173,21 @@ BEGUN_ANEW = {
 }
 """A run that began in minute 100, and whose trainer has said nothing since minute 110."""
 
+JOINED_LATE = {
+    **each(OF_RUN, missing(0, 30, None)),
+    "asyncrl_attempt_start_timestamp_seconds{}": lambda minute: None if minute < 30 else 30 * 60,
+    "asyncrl_last_incomplete_timestamp_seconds{}": lambda minute: None if minute < 31 else 31 * 60,
+    "asyncrl_last_lost_records_timestamp_seconds{}": lambda minute: None if minute < 31 else 31 * 60,
+    'asyncrl_lost_records_total{role="trainer"}': lambda minute: None if minute < 31 else 400,
+    "asyncrl_samples_fed_total{}": lambda minute: None if minute < 30 else 20 * (minute - 30),
+}
+"""Of an exporter that knows nothing of before minute 30, and gives up what it never heard."""
+
+WAITS = {
+    **matching("asyncrl_run_", "asyncrl_attempt_start", "asyncrl_last_v"),
+    "asyncrl_trainer_wait_ratio{}": level(0.1, 0.9)(30, 10_000),
+}
+
 SAVES_SELDOM = {
     **matching("asyncrl_run_", "asyncrl_attempt_start", "asyncrl_last_v"),
     "asyncrl_last_checkpoint_timestamp_seconds{}": every(90),
@@ -224,11 +240,37 @@ STORIES = (
     ),
     Story(  # a release of the chart in each: the one stands still while the other validates
         name="two-namespaces",
-        run=within("rl", {**OF_RUN, **no_versions(30, 10_000)}),
-        second=within(
-            "lab", {**OF_RUN, **no_versions(30, 65), **in_state(30, 65, "validating", "validating")}
+        run=at({**OF_RUN, **no_versions(30, 10_000)}, namespace="rl"),
+        second=at(
+            {**OF_RUN, **no_versions(30, 65), **in_state(30, 65, "validating", "validating")}, namespace="lab"
         ),
         firing={29: (), 40: (), 60: ("AsyncRLVersionStalled namespace=rl",)},
+    ),
+    Story(  # Prometheus says of each in which zone it is; one comes back with an empty disk, which is full soon
+        name="zone-emptied",
+        run=at(each(OF_RUN, missing(30, 131, STALE)), zone="a"),
+        exporter=at({**OF_EXPORTER, REFUSED: rate(0, 30)(60, 90)}, zone="a"),
+        second=at(OF_RUN, zone="b"),
+        second_exporter=at(OF_EXPORTER, zone="b"),
+        firing={
+            **dict.fromkeys((31, 45, 59), ()),
+            75: (f"{JOURNAL_OF_ONE} instance={EXPORTERS[0]} zone=a",),
+            110: (),
+        },
+    ),
+    Story(name="zone-joined", run=at(OF_RUN, zone="a"), second=at(JOINED_LATE, zone="b")),
+    Story(  # an upgrade of the chart changes a label of the Service that Prometheus copies
+        name="chart-upgraded",
+        run=at(each(OF_RUN, missing(30, 131, STALE)), helm_sh_chart="1"),
+        exporter=at(each(OF_EXPORTER, missing(30, 131, STALE)), helm_sh_chart="1"),
+        second=at(each(OF_RUN, missing(0, 30, None)), helm_sh_chart="2"),
+        second_exporter=at(each(OF_EXPORTER, missing(0, 30, None)), helm_sh_chart="2"),
+    ),
+    Story(  # by a ServiceMonitor until minute 50, which names the Service, and then by a PodMonitor
+        name="scraped-otherwise",
+        run=at(each(WAITS, missing(50, 131, STALE)), service="exporter"),
+        second=each(WAITS, missing(0, 50, None)),
+        firing={29: (), **dict.fromkeys((45, 51, 53, 58, 90), ("AsyncRLTrainerStarved",))},
     ),
     Story(  # away when the run ends, and told by nobody
         name="exporter-missed-end",
@@ -261,17 +303,7 @@ STORIES = (
             ),
         },
     ),
-    Story(  # it knows nothing of before, and gives up what it never heard
-        name="exporter-joined",
-        second={
-            **each(OF_RUN, missing(0, 30, None)),
-            "asyncrl_attempt_start_timestamp_seconds{}": lambda minute: None if minute < 30 else 30 * 60,
-            "asyncrl_last_incomplete_timestamp_seconds{}": lambda minute: None if minute < 31 else 31 * 60,
-            "asyncrl_last_lost_records_timestamp_seconds{}": lambda minute: None if minute < 31 else 31 * 60,
-            'asyncrl_lost_records_total{role="trainer"}': lambda minute: None if minute < 31 else 400,
-            "asyncrl_samples_fed_total{}": lambda minute: None if minute < 30 else 20 * (minute - 30),
-        },
-    ),
+    Story(name="exporter-joined", second=JOINED_LATE),
     Story(  # loads for 25 minutes
         name="slow-start",
         run={
@@ -474,6 +506,11 @@ def test_a_crash_is_loud(complaints: str) -> None:
 
 def test_runs_of_one_name_in_two_namespaces_are_two_runs(complaints: str) -> None:
     assert against(complaints, "two-namespaces") == []
+
+
+def test_other_labels_of_its_target_make_no_exporter_the_only_one_of_its_job(complaints: str) -> None:
+    relabelled = ("zone-emptied", "zone-joined", "chart-upgraded", "scraped-otherwise")
+    assert against(complaints, *relabelled) == []
 
 
 def test_foreign_trainers_are_watched_by_what_they_send(complaints: str) -> None:

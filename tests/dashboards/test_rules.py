@@ -3,6 +3,7 @@
 import re
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from dashboards.rules import rules, rules_yaml
 from dashboards.thresholds import THRESHOLDS
 from exporter import catalog
 from tests.dashboards.alert_cases import CASES
-from tests.dashboards.alert_scenarios import ALERTING, CaseScenarios, needs
+from tests.dashboards.alert_scenarios import ALERTING, CaseScenarios, labelled, needs
 from tests.dashboards.board_files import BOARDS, selected
+from tests.dashboards.healthy_run import always, series
 from tests.dashboards.promtool import Suite, said_by_alerts
 from tests.prometheus import require_binary
 
@@ -55,6 +57,9 @@ KEPT_LONGER = {
     " for a quarter of an hour besides",
 }
 """Consequences that go on firing for longer than what keeps them quiet, and why that tells of nothing late."""
+
+LISTING = [name for name, alert in ALERTS.items() if "| query" in alert.description]
+"""What they say has the result of a query in it."""
 
 FIRING = {case.alert: CaseScenarios(case) for case in CASES}
 """A case of each alert."""
@@ -185,6 +190,28 @@ def test_what_an_alert_says_names_the_run_and_has_no_hole(tmp_path: Path) -> Non
         assert said["runbook_url"] == f"{RUNBOOKS}/{name}.md"
         if not FIRING[name].case.no_run:
             assert FIRING[name].fires().mark in said["summary"] + said["description"], text
+
+
+def test_what_an_alert_lists_is_of_its_own_run_and_not_of_another_team_s(tmp_path: Path) -> None:
+    """Both have a run of one name, under one job."""
+    suites = []
+    for name in LISTING:
+        found = re.search(r"max by \((\w+)\) \((\w+)", ALERTS[name].description)
+        assert found
+        label, counter = found.groups()
+        fires = FIRING[name].fires()
+        of_run = {"job": fires.mark, "run": fires.mark}
+        scenario = replace(
+            fires,
+            series={labelled(one, namespace="ours"): values for one, values in fires.series.items()}
+            | {
+                series(counter, **of_run, namespace="ours", **{label: "own"}): always(3),
+                series(counter, **of_run, namespace="theirs", **{label: "foreign"}): always(777),
+            },
+        )
+        suites.append(Suite(name=name, rules=FIRING[name].rules, scenarios=[scenario], alert=name))
+    for name, text in said_by_alerts(tmp_path, suites).items():
+        assert re.findall(r"So far: (.+?;)\"", text) == ["own 3;"], name
 
 
 def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
