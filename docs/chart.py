@@ -37,6 +37,7 @@ of your own have to set.
   versions of its runs. A second replica is a second copy, which every sender must feed (`replicas: 2`), not half of
   the load; [docs/benchmarks.md](../docs/benchmarks.md) has one take 1,000 rollouters of 50 runs.
 * `null` takes a default away, as Helm has it; a misspelt value is refused by the schema.
+* `--set` makes numbers of digits: texts such as `image.tag`, `run.id` and `dashboards.labelValue` need `--set-string`.
 
 ## Values
 

@@ -1,9 +1,11 @@
 {{/* Names, labels, selectors and addresses: what more than one file has to agree on. */}}
 
 {{/* At most 52 characters: a StatefulSet's hash has to fit behind it into a label of its pods. A release may have dots in
-     its name or begin with a digit, a Service may not. */}}
+     its name or begin with a digit, a Service may not. A release speaks for the chart only under the chart's own name:
+     two aliases of it in one chart above, both part of the release's name, would else be called the same. */}}
 {{- define "asyncrl.fullname" -}}
-{{- $release := contains .Chart.Name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) -}}
+{{- $speaks := and (eq .Chart.Name "asyncrl-exporter") (contains .Chart.Name .Release.Name) -}}
+{{- $release := $speaks | ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) -}}
 {{- $name := .Values.fullnameOverride | default (replace "." "-" $release) | trunc 52 | trimAll "-" -}}
 {{- if not (regexMatch "^[a-z][a-z0-9-]*$" $name) -}}
 {{- fail (printf "a Service cannot be named %q: set fullnameOverride to small letters, digits and dashes, a letter first" $name) -}}
@@ -14,7 +16,7 @@
 {{/* What never changes between versions of the chart: a StatefulSet's selector cannot. Takes (root, component). */}}
 {{- define "asyncrl.selector" -}}
 {{- $root := index . 0 -}}
-app.kubernetes.io/name: {{ $root.Chart.Name }}
+app.kubernetes.io/name: {{ $root.Chart.Name | quote }}
 app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
@@ -29,12 +31,15 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end }}
 
 {{/* Name, namespace and labels of an object. Takes (root, component, name, and optionally a namespace and labels of the
-     user, which win). */}}
+     user, which win). In a namespace that releases of several teams share, the name says whose it is; a dot is in neither
+     part, so no two are the same. */}}
 {{- define "asyncrl.metadata" -}}
 {{- $root := index . 0 -}}
 {{- $given := concat . (list nil nil) -}}
-name: {{ index . 2 | quote }}
-namespace: {{ index $given 3 | default $root.Release.Namespace | quote }}
+{{- $home := $root.Release.Namespace -}}
+{{- $namespace := index $given 3 | default $home -}}
+name: {{ eq $namespace $home | ternary (index . 2) (printf "%s.%s" (index . 2) $home) | quote }}
+namespace: {{ $namespace | quote }}
 labels:
   {{- $ours := include "asyncrl.labels" (list $root (index . 1)) | fromYaml }}
   {{- merge (include "asyncrl.texts" (index $given 4) | fromYaml) $ours | toYaml | nindent 2 }}
@@ -51,6 +56,18 @@ labels:
 {{- with $texts -}}
 {{ toYaml . }}
 {{- end -}}
+{{- end }}
+
+{{/* Volumes of the user as YAML. Takes (values they come from, volumes, names of the chart's own). */}}
+{{- define "asyncrl.extraVolumes" -}}
+{{- $path := index . 0 -}}
+{{- $own := index . 2 -}}
+{{- range index . 1 -}}
+{{- if has .name $own -}}
+{{- fail (printf "%s: a volume must not be named like one of the chart's (%s), got %q: give it another name" $path (join ", " $own) .name) -}}
+{{- end -}}
+{{- end -}}
+{{ toYaml (index . 1) }}
 {{- end }}
 
 {{- define "asyncrl.image" -}}

@@ -49,5 +49,7 @@ def test_label_folder_and_namespace_are_those_of_your_sidecar() -> None:
     assert "grafana_dashboard" not in board["metadata"]["labels"]
     assert board["metadata"]["annotations"] == {"k8s-folder": "RL: post-training"}
     assert board["metadata"]["namespace"] == "g"
+    (board, *_) = boards(folderAnnotation="true")
+    assert board["metadata"]["annotations"] == {"true": "asyncrl"}
     (board, *_) = boards(folder="")
     assert "annotations" not in board["metadata"]

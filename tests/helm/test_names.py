@@ -14,10 +14,13 @@ from tests.helm.chart import (
     HELM_MAJORS,
     NEWEST_KUBERNETES,
     Rendered,
+    copy_chart,
+    objects_in,
     refusal,
     render,
     run_helm,
 )
+from tests.helm.ray_job import run, templates
 from tests.helm.test_cases import CRD_GROUPS
 
 ON = {"enabled": True}
@@ -53,6 +56,58 @@ def test_a_name_that_yaml_reads_as_something_else_stays_a_name() -> None:
     }
     run: dict[str, Any] = {"priorityClassName": "1", "storage": {"existingClaim": "2"}}
     assert_admitted(render(EVERYTHING | values | {"run": ON | run}, release="true", namespace="123"))
+
+
+@pytest.mark.parametrize("name", ["yes", "null"])
+def test_whatever_yaml_makes_of_the_name_of_the_objects_it_stays_a_name(name: str) -> None:
+    rendered = render(EVERYTHING, "--set-string", f"fullnameOverride={name}")
+    assert_admitted(rendered)
+    assert rendered.one("StatefulSet")["metadata"]["name"] == name
+    named = re.findall(r"^ *-? ?\w*[nN]ame: (?!\")(\S+)$", rendered.text, re.MULTILINE)
+    assert name not in named
+
+
+def test_teams_that_put_objects_into_one_namespace_do_not_overwrite_each_other() -> None:
+    """Monitors, rules and boards of releases of one name, in namespaces of their own."""
+    there = ON | {"namespace": "monitoring"}
+    boards = len([*(CHART / "files/dashboards").iterdir()])
+    for values, count in (
+        ({"serviceMonitor": there, "prometheusRule": there, "dashboards": there}, boards + 2),
+        ({"podMonitor": there}, 1),
+    ):
+        moved = {
+            (each["kind"], each["metadata"]["name"])
+            for home in ("team-a", "team-b")
+            for each in render(values, namespace=home).objects
+            if each["metadata"]["namespace"] == "monitoring"
+        }
+        assert len(moved) == 2 * count
+        assert {name.rpartition(".")[2] for _, name in moved} == {"team-a", "team-b"}
+    at_home = {"prometheusRule": ON | {"namespace": "telemetry"}}
+    assert render(at_home, namespace="telemetry").one("PrometheusRule")["metadata"]["name"] == FULLNAME
+
+
+@pytest.mark.parametrize("release", ["rl-prod", "my-asyncrl-exporter"])
+def test_two_aliases_of_the_chart_in_one_release_are_two_exporters(release: str, tmp_path: Path) -> None:
+    (tmp_path / "charts").mkdir()
+    copy_chart(tmp_path).rename(tmp_path / "charts" / "asyncrl-exporter")
+    aliases = [{"name": "asyncrl-exporter", "version": "0.1.0", "alias": alias} for alias in ("rl", "prod")]
+    parent = {"apiVersion": "v2", "name": "parent", "version": "0.1.0", "dependencies": aliases}
+    (tmp_path / "Chart.yaml").write_text(json.dumps(parent), encoding="utf-8")
+    ran = run_helm(
+        HELM_MAJORS[-1],
+        *("template", release, str(tmp_path), "--set", "rl.podMonitor.enabled=true"),
+        *("--set", "prod.serviceMonitor.enabled=true"),
+    )
+    assert ran.returncode == 0, ran.stderr
+    objects = objects_in(ran.stdout)
+    named = [(each["kind"], each["metadata"]["name"]) for each in objects]
+    assert len(set(named)) == len(named)
+    selectors = [each["spec"]["selector"]["matchLabels"] for each in objects if each["kind"] == "StatefulSet"]
+    assert len(selectors) == 2
+    assert selectors[0] != selectors[1]
+    jobs = re.findall(r"targetLabel: job\n +replacement: (.+)", ran.stdout)
+    assert len(set(jobs)) == 2
 
 
 @pytest.mark.parametrize("release", ["my.release.v1", "a" * 51 + ".b", "a" * 50 + "--b"])
@@ -141,6 +196,19 @@ def test_null_takes_away_a_label_of_a_file_further_back(major: str, tmp_path: Pa
     only = render({"nodeSelector": {"gone": None}, "service": {"annotations": {"gone": None}}}, major=major)
     assert "nodeSelector" not in only.text
     assert "annotations" not in only.one("Service", FULLNAME)["metadata"]
+
+
+def test_a_volume_of_yours_is_not_called_like_one_of_the_chart() -> None:
+    everything = {"tls": {"existingSecret": "t"}, "persistence": {"enabled": False}}
+    rendered = run(chart=everything)
+    pods = {"extraVolumes": [rendered.pod()], "run.extraVolumes": [*templates(rendered).values()]}
+    for path, own in pods.items():
+        names = {volume["name"] for pod in own for volume in pod["spec"]["volumes"]}
+        extra = {"extraVolumes": [{"name": "tmp", "emptyDir": {}}]}
+        said = refusal({"run": ON | extra} if path.startswith("run") else extra)
+        listed = re.search(rf"{path}: a volume must not be .*\((.*)\), got \"tmp\": give it another", said)
+        assert listed is not None, said
+        assert set(listed[1].split(", ")) == names
 
 
 def test_a_duration_is_one_that_its_operator_reads() -> None:

@@ -147,6 +147,17 @@ def test_the_settings_are_taken_by_the_runtime(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("major", HELM_MAJORS)
+def test_null_in_the_settings_or_for_who_is_asked_stands_for_nothing_given(major: str) -> None:
+    config = {"versions": None, "run_id": None, "optimizer": {"learning_rate": None, "total_steps": 9}}
+    assert settings(run(major=major, config=config)) == settings(
+        run(major=major, config={"optimizer": {"total_steps": 9}})
+    )
+    bare = settings(run(major=major))
+    for auth in (None, {"insecure": None}):
+        assert settings(run(major=major, chart={"auth": auth})) == bare
+
+
 def test_a_finished_run_leaves_the_cluster_after_its_time_and_a_failed_one_is_not_repeated() -> None:
     spec = job(run(ttlSecondsAfterFinished=60))
     assert (spec["shutdownAfterJobFinishes"], spec["ttlSecondsAfterFinished"]) == (True, 60)
@@ -216,6 +227,7 @@ def test_the_version_of_ray_is_the_one_that_the_image_has() -> None:
         ({"rollouter": {"minReplicas": 0}}, "minReplicas"),
         ({"storage": {"accessMode": "Often"}}, "accessMode"),
         ({"rollouter": {"minReplicas": 3, "maxReplicas": 2}}, "minReplicas must not be above"),
+        ({"config": {"run_id": "x"}}, "run.config must not have run_id, got x: name the run by run.id"),
     ],
 )
 def test_a_mistake_is_refused_by_name(values: dict[str, Any], named: str) -> None:

@@ -66,6 +66,14 @@ def test_only_the_trainer_has_the_volume_and_it_outlives_the_release() -> None:
     assert {"name": "runs", "persistentVolumeClaim": {"claimName": "mine"}} in volumes
 
 
+def test_a_variable_of_yours_wins_over_the_chart_s_and_stands_there_once() -> None:
+    variable = {"name": "RAY_JOB_STOP_WAIT_TIME_S", "value": "300"}
+    for name, container in containers(run(extraEnv=[variable])).items():
+        names = [each["name"] for each in container["env"]]
+        assert len(set(names)) == len(names) == 2, name
+        assert variable in container["env"]
+
+
 def test_probes_ask_ray_and_never_how_far_training_is() -> None:
     """The path is Ray's health check of a node; how patient they are is no matter of the run's settings."""
     slow = run(config={"versions": 1_000_000, "steps_per_version": 1000})

@@ -57,17 +57,38 @@ def test_a_monitor_renders_every_option(monitor: str) -> None:
             "interval",
             "scrapeTimeout",
             "honorLabels",
-            "relabelings",
             "metricRelabelings",
             "tlsConfig",
             "basicAuth",
             "authorization",
         )
-    }
+    } | {"relabelings": [{"targetLabel": "job", "replacement": FULLNAME}, *EVERY_OPTION["relabelings"]]}
     limits: dict[str, Any] = EVERY_OPTION["limits"]
     assert limits.items() <= found["spec"].items()
     assert found["spec"]["attachMetadata"] == {"node": True}
     assert found["spec"]["namespaceSelector"] == {"matchNames": [NAMESPACE]}
+
+
+@pytest.mark.parametrize("monitor", MONITORS)
+def test_a_job_is_one_release_by_either_monitor(monitor: str) -> None:
+    """Alerts tell exporters apart by it: under a common one, one that is up hides one that is down."""
+    jobs = []
+    for release in ("a", "b"):
+        spec = render({monitor: {"enabled": True}}, release=release).one(kind_of(monitor))["spec"]
+        assert "jobLabel" not in spec
+        jobs.append(spec[ENDPOINTS[kind_of(monitor)]][0]["relabelings"])
+    assert jobs == [
+        [{"targetLabel": "job", "replacement": f"{release}-asyncrl-exporter"}] for release in ("a", "b")
+    ]
+
+
+@pytest.mark.parametrize("monitor", MONITORS)
+def test_a_scrape_takes_no_longer_than_its_interval(monitor: str) -> None:
+    for timeout, interval in (("1m30s", "60s"), ("1001ms", "1s")):
+        said = refusal({monitor: {"enabled": True, "interval": interval, "scrapeTimeout": timeout}})
+        assert f"scrapeTimeout must not be above interval, got {timeout} and {interval}" in said
+    equal = {"enabled": True, "interval": "1m30s", "scrapeTimeout": "90s"}
+    assert render({monitor: equal}).all(kind_of(monitor)) != []
 
 
 @pytest.mark.parametrize("monitor", MONITORS)

@@ -45,8 +45,13 @@ def test_the_service_has_the_type_and_annotations_that_are_asked_for() -> None:
 def test_both_listeners_bind_the_address_that_is_asked_for() -> None:
     settings = render({"bindAddress": "[::]"}).settings()
     assert (settings["listen"], settings["otlp"]) == ("[::]:9810", "[::]:4318")
-    for wrong in ("::", "0.0.0.0:9810", ""):
+    for wrong in ("::", "0.0.0.0:9810", "", "foo bar", "[x]", "999.1.1.1", "127.0.0.1"):
         assert "bindAddress" in refusal({"bindAddress": wrong})
+
+
+def test_two_listeners_on_one_port_are_refused_with_both_names() -> None:
+    said = refusal({"ports": {"metrics": 9000, "otlp": 9000}})
+    assert "ports.metrics and ports.otlp must differ, both are 9000" in said
 
 
 def test_the_account_is_made_or_named_and_has_no_token() -> None:

@@ -1,6 +1,7 @@
 """The values: a typo is refused, null and global are not, and the exporter's settings are the exporter's."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import yaml
 from exporter.config import CHOICES, ExporterConfig
 from exporter.errors import ConfigError
 from exporter.settings import SETTINGS
+from exporter.upstream import check_base_url
 from tests.helm.chart import CHART, HELM_MAJORS, copy_chart, objects_in, refusal, render, run_helm
 
 OF_THE_CHART = {"listen", "otlp", "data_dir", "endpoints_file", "web_config", "otlp_web_config", "insecure"}
@@ -111,6 +113,53 @@ def test_the_settings_are_those_of_the_exporter() -> None:
                 ExporterConfig(**{name: schema["exclusiveMinimum"]})
         whole = schema["type"][0] == "integer"
         assert whole == (SETTINGS[name] is int), name
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "http://c",
+            "https://c/",
+            "http://c:4318",
+            "http://c:65535/otlp/",
+            "http://[fd00::1]:1/x",
+            "http://c/v1",
+        ),
+        *(
+            "http://c:4318/v1/metrics",
+            "https://c/v1/traces/",
+            "http://c:65536",
+            "http://c:99999",
+            "http://c:x",
+        ),
+        *("http://", "http://u:p@c", "http://c/?a=b", "http://c#a", "http://:80", "ftp://c", "c:4318"),
+    ],
+)
+def test_an_address_is_taken_by_the_schema_if_the_exporter_takes_it(url: str) -> None:
+    schema = SCHEMA["definitions"]["url"]
+    taken = re.search(schema["pattern"], url) and not re.search(schema["not"]["pattern"], url)
+    try:
+        check_base_url("push", url, own=())
+    except ConfigError:
+        assert not taken
+    else:
+        assert taken
+
+
+@pytest.mark.parametrize("major", HELM_MAJORS)
+def test_zero_and_nonsense_are_refused_as_texts_too_and_all_at_once(major: str) -> None:
+    config = {
+        "abandon_after_seconds": "0.0",
+        "retention_days": "0",
+        "push": "http://c:4318/v1/metrics",
+        "forward_spans": "http://c:99999",
+    }
+    said = refusal({"config": config}, major=major)
+    assert [name for name in config if name not in said] == []
+    taken = {"abandon_after_seconds": "0.5", "retention_days": "10", "push": "http://c:4318/otlp"}
+    expected = {"abandon_after_seconds": 0.5, "retention_days": 10, "push": "http://c:4318/otlp"}
+    assert expected.items() <= render({"config": taken}, major=major).settings().items()
 
 
 def test_a_setting_that_the_exporter_would_refuse_is_refused_by_helm() -> None:

@@ -17,12 +17,17 @@
 
 {{/* Whether the exporters ask for a token. */}}
 {{- define "asyncrl.runToken" -}}
-{{ (.Values.auth).insecure | ternary "" "yes" }}
+{{ (.Values.auth).insecure | default false | ternary "" "yes" }}
 {{- end }}
 
-{{/* The file of --config. As JSON, because toYaml writes a large number as 1e+07. The user's settings win. */}}
+{{/* The file of --config. As JSON, because toYaml writes a large number as 1e+07. The user's settings win,
+     but not over the name, which other objects have, too. */}}
 {{- define "asyncrl.runSettings" -}}
 {{- $run := .Values.run -}}
+{{- $own := include "asyncrl.given" ($run.config | default dict) | fromJson -}}
+{{- if hasKey $own "run_id" -}}
+{{- fail (printf "run.config must not have run_id, got %v: name the run by run.id, as every object that knows it does" $own.run_id) -}}
+{{- end -}}
 {{- $telemetry := dict "endpoints" (splitList "," (include "asyncrl.ingestUrls" .)) -}}
 {{- if include "asyncrl.runToken" . -}}
 {{- $_ := set $telemetry "token_file" "/etc/asyncrl/telemetry/token" -}}
@@ -46,7 +51,20 @@
 {{- if include "asyncrl.runAutoscales" . -}}
 {{- $_ := set $settings "start_timeout_seconds" 1800 -}}{{/* a node with GPUs may first have to be bought */}}
 {{- end -}}
-{{- mergeOverwrite $settings (deepCopy ($run.config | default dict)) | toPrettyJson -}}
+{{- mergeOverwrite $settings $own | toPrettyJson -}}
+{{- end }}
+
+{{/* A map of settings as JSON, without what is null in it or in a map of it, as null stands for a value not given. */}}
+{{- define "asyncrl.given" -}}
+{{- $given := dict -}}
+{{- range $key, $value := . -}}
+{{- if kindIs "map" $value -}}
+{{- $_ := set $given $key (include "asyncrl.given" $value | fromJson) -}}
+{{- else if not (kindIs "invalid" $value) -}}
+{{- $_ := set $given $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $given -}}
 {{- end }}
 
 {{- define "asyncrl.runAutoscales" -}}
@@ -131,7 +149,7 @@ spec:
     {{- if .worker }}
     - name: config
       configMap:
-        name: {{ include "asyncrl.runName" $root }}
+        name: {{ include "asyncrl.runName" $root | quote }}
     {{- if include "asyncrl.webConfigSecret" $root }}
     - name: telemetry
       projected:
@@ -159,7 +177,7 @@ spec:
         claimName: {{ include "asyncrl.runsClaim" $root | quote }}
     {{- end }}
     {{- with $run.extraVolumes }}
-    {{- toYaml . | nindent 4 }}
+    {{- include "asyncrl.extraVolumes" (list "run.extraVolumes" . (list "tmp" "config" "telemetry" "runs")) | nindent 4 }}
     {{- end }}
   {{- with include "asyncrl.runPlace" .group | trim }}
   {{- . | nindent 2 }}
@@ -198,10 +216,18 @@ securityContext:
 image: {{ include "asyncrl.image" (dict "Values" (dict "image" $run.image) "Chart" $root.Chart) | quote }}
 imagePullPolicy: {{ $run.image.pullPolicy | default "IfNotPresent" }}
 env:
+  {{- $given := list }}
+  {{- range $run.extraEnv }}
+  {{- $given = append $given .name }}
+  {{- end }}
+  {{- if not (has "RAY_USAGE_STATS_ENABLED" $given) }}
   - name: RAY_USAGE_STATS_ENABLED
     value: "0"
+  {{- end }}
+  {{- if not (has "RAY_JOB_STOP_WAIT_TIME_S" $given) }}
   - name: RAY_JOB_STOP_WAIT_TIME_S  # by default Ray kills a run three seconds after it told it to stop
     value: "60"
+  {{- end }}
   {{- with $run.extraEnv }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
