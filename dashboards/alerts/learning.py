@@ -94,7 +94,7 @@ ALERTS: Final = (
         expr=settled(
             f"{once(f'max_over_time({selector(_GRAD_NORM)}[$recent])')} <= {limit('grad_norm_least')}"
         ),
-        hold="lasting",
+        hold="sustained",  # a reward that collapses with it, some versions later, is told of first
         summary="Run {{ $labels.run }} learns nothing: its gradients are zero",
         description="The gradient norm of run {{ $labels.run }} has been {{ $value }} at most.",
     ),

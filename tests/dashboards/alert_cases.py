@@ -804,7 +804,7 @@ CASES = (
         {"asyncrl_grad_norm{}": level(9e-9, 1.35e-7)},
     ),
     learning(
-        "AsyncRLGradNormZero", "grad_norm", 0.5, 8e-9, 20, 0, {"asyncrl_grad_norm{}": level(0.5, 1.5e-8)}
+        "AsyncRLGradNormZero", "grad_norm", 0.5, 8e-9, 25, 0, {"asyncrl_grad_norm{}": level(0.5, 1.5e-8)}
     ),
     learning(
         "AsyncRLImportanceWeightsDegenerate",

@@ -362,6 +362,19 @@ STORIES = (
         run={name: missing(40, 10_000, STALE)(values) for name, values in ends(30, "stopped").items()},
         second=each(OF_RUN, missing(40, 10_000, STALE)),
     ),
+    Story(  # samples in flight hide for two minutes that the policy is gone: the reward is told of first all the same
+        name="collapses",
+        run={
+            **matching("asyncrl_run_", "asyncrl_attempt_start", "asyncrl_last_v"),
+            "asyncrl_grad_norm{}": level(0.5, 0)(60, 10_000),
+            "asyncrl_reward_mean{}": level(0.5, 0.24)(62, 10_000),
+        },
+        firing={
+            80: (),
+            84: ("AsyncRLRewardCollapsed",),
+            90: ("AsyncRLGradNormZero", "AsyncRLRewardCollapsed"),
+        },
+    ),
     Story(
         name="validates",
         run={**OF_RUN, **no_versions(30, 65), **in_state(30, 65, "validating", "validating")},
@@ -494,6 +507,11 @@ def test_validation_and_checkpoints_are_no_stall(complaints: str) -> None:
 
 def test_a_full_disk_of_one_exporter_silences_no_other(complaints: str) -> None:
     assert against(complaints, "disk-full", "disk-full-beside-idle") == []
+
+
+def test_a_collapse_is_told_before_what_follows_from_it(complaints: str) -> None:
+    """Or Alertmanager, which keeps that quiet meanwhile, would learn of the cause too late."""
+    assert against(complaints, "collapses") == []
 
 
 def test_nothing_is_told_of_a_run_that_was_ended(complaints: str) -> None:

@@ -209,5 +209,5 @@ SCENARIOS = {
         seconds=30,
         alerts=alerts("EntropyCollapsed", "KLReferenceBlownUp", "GradNormBlownUp"),
     ),
-    "frozen": Scenario(fault=Second(values={"grad_norm": 0.0}), alerts=alerts("GradNormZero")),
+    "frozen": Scenario(fault=Second(values={"grad_norm": 0.0}), seconds=32, alerts=alerts("GradNormZero")),
 }
