@@ -147,15 +147,11 @@ def test_the_settings_are_taken_by_the_runtime(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("major", HELM_MAJORS)
-def test_null_in_the_settings_or_for_who_is_asked_stands_for_nothing_given(major: str) -> None:
+def test_null_in_the_settings_or_for_who_is_asked_stands_for_nothing_given() -> None:
     config = {"versions": None, "run_id": None, "optimizer": {"learning_rate": None, "total_steps": 9}}
-    assert settings(run(major=major, config=config)) == settings(
-        run(major=major, config={"optimizer": {"total_steps": 9}})
-    )
-    bare = settings(run(major=major))
+    expected = settings(run()) | {"optimizer": {"total_steps": 9}}
     for auth in (None, {"insecure": None}):
-        assert settings(run(major=major, chart={"auth": auth})) == bare
+        assert settings(run(config=config, chart={"auth": auth})) == expected
 
 
 def test_a_finished_run_leaves_the_cluster_after_its_time_and_a_failed_one_is_not_repeated() -> None:
