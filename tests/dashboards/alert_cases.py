@@ -280,6 +280,12 @@ CASES = (
         bad={'asyncrl_exporter_requests_total{signal="traces",status="503"}': rate(0, 30)},
         after=5,
         lingers=4,
+        edges=(
+            {  # another exporter never said 503, and has no such series
+                'asyncrl_exporter_requests_total{signal="traces",status="503"}': rate(0, 30),
+                'asyncrl_exporter_requests_total{signal="traces",status="200",zone="b"}': rate(60, 60),
+            },
+        ),
         no_run=True,
     ),
     AlertCase(
@@ -352,7 +358,7 @@ CASES = (
         bad=RUN_GONE,
         after=10,
         lingers=0,
-        edges=({**RUN_GONE, BUILD: gone(always(1))},),
+        edges=({**RUN_GONE, BUILD: gone(always(1))}, {**RUN_GONE, COMPLETED: gone(always(1))}),
         outlives_run=True,
     ),
     AlertCase(  # one of the same name was over in minute 10: of a run that began later that says nothing
