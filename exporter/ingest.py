@@ -277,7 +277,7 @@ class Ingest:
             except Exception:  # a defect of ours must cost this run, not the others
                 if run.name not in self._failing:  # not at every look
                     self._failing.add(run.name)
-                    log.exception("run %r cannot be looked after", run.name)
+                    log.exception("run cannot be looked after", extra={"facts": {"run": run.name}})
 
     def _look_after(self, run: Run, wall: float) -> None:
         while seal := next_seal(run, self.ledger.arrivals, grace=self.config.grace_seconds, wall=wall):

@@ -1,6 +1,7 @@
 """A defect in a decision costs no sender its answer and no restart its journal."""
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,6 @@ def test_a_decision_that_fails_costs_its_run_alone_and_is_not_journalled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     config, trainer, other = ExporterConfig(data_dir=tmp_path), Emitter(""), Emitter("", run="other")
-    ingest = Ingest.open(config)
     failing = True
     carry_out = Ledger.seal
 
@@ -34,15 +34,15 @@ def test_a_decision_that_fails_costs_its_run_alone_and_is_not_journalled(
         carry_out(ledger, decision, monotonic=monotonic)
 
     monkeypatch.setattr(Ledger, "seal", seal)
-    for version in (1, 2):
-        for emitter in (trainer, other):
-            assert submit(ingest, emitter, *emitter.window(version, [{"policy_loss": 1.0}])).rejected == 0
-    assert (ingest.snapshot.runs["r"].sealed, ingest.snapshot.runs["other"].sealed) == (0, 2)
-    assert ingest.ready
-    assert caplog.text.count("run 'r' cannot be looked after") == 1
-    failing = False
-    assert submit(ingest, trainer, *trainer.window(3, [{"policy_loss": 2.0}])).rejected == 0
-    ingest.close()
-    again = Ingest.open(config)
-    assert [window.version for window in again.snapshot.runs["r"].window] == [1, 2, 3]
-    again.close()
+    with closing(Ingest.open(config)) as ingest:
+        for version in (1, 2):
+            for emitter in (trainer, other):
+                said = submit(ingest, emitter, *emitter.window(version, [{"policy_loss": 1.0}]))
+                assert said.rejected == 0
+        assert (ingest.snapshot.runs["r"].sealed, ingest.snapshot.runs["other"].sealed) == (0, 2)
+        assert ingest.ready
+        assert caplog.text.count("run cannot be looked after") == 1
+        failing = False
+        assert submit(ingest, trainer, *trainer.window(3, [{"policy_loss": 2.0}])).rejected == 0
+    with closing(Ingest.open(config)) as again:
+        assert [window.version for window in again.snapshot.runs["r"].window] == [1, 2, 3]
