@@ -82,7 +82,7 @@ ALERTS: Final = (
     Alert(
         name="AsyncRLReplicaJournalUnavailable",
         severity="warning",
-        expr=f"{_REFUSED_SHARE} > 0",
+        expr=f"{_REFUSED} / {_requests()} > 0",
         hold="lasting",
         summary="Exporter {{ $labels.instance }} cannot write its journal",
         description="{{ $labels.instance }} (job {{ $labels.job }}) answers {{ $value | humanizePercentage }} of the"
