@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 import requests
 
 from tests.exporter.conftest import ROOT, StartExporter
@@ -53,6 +54,7 @@ def test_every_version_arrives_although_several_finish_between_two_scrapes(
     check_page(page.text, page.content_type)
 
 
+@pytest.mark.peer
 def test_every_version_of_a_real_run_arrives_with_the_value_of_its_history(
     start_exporter: StartExporter, tmp_path: Path
 ) -> None:
