@@ -91,8 +91,6 @@ class Ingest:
         self._journal_fails = False
         self._refused_bytes = 0
         """Of the requests that the journal did not take last."""
-        self._failing = set[str]()
-        """Runs that a defect of ours keeps from being sealed, of which the log has said so."""
         self._thread = threading.Thread(target=self._write_until_closed, name="ledger-writer")
 
     @classmethod
@@ -273,11 +271,8 @@ class Ingest:
         for run in self._due_runs():
             try:
                 self._look_after(run, wall)
-                self._failing.discard(run.name)
             except Exception:  # a defect of ours must cost this run, not the others
-                if run.name not in self._failing:  # not at every look
-                    self._failing.add(run.name)
-                    log.exception("run cannot be looked after", extra={"facts": {"run": run.name}})
+                self._losses.say_failure(run)
 
     def _look_after(self, run: Run, wall: float) -> None:
         while seal := next_seal(run, self.ledger.arrivals, grace=self.config.grace_seconds, wall=wall):

@@ -1,6 +1,7 @@
 """Says in the log what is lost. It may come with every version: the first is said at once, the next once a minute."""
 
 import logging
+import traceback
 from collections.abc import Collection
 from typing import Any
 
@@ -50,6 +51,16 @@ class LossLog:
             self._say("run lost", run, silent_seconds=round(wall - run.last_seen))
         elif early:
             self._say("versions leave the page early", run)
+
+    def say_failure(self, run: Run) -> None:
+        """While an exception is handled: a defect of ours keeps the run from being sealed."""
+        self._log.say(
+            "run cannot be looked after",
+            run.name,
+            level=logging.ERROR,
+            run=run.name,
+            traceback=traceback.format_exc(),
+        )
 
     def _say(self, event: str, run: Run, **facts: Any) -> None:
         self._log.say(event, run.name, run=run.name, **facts)
