@@ -284,14 +284,6 @@ SOURCE_CLOCK_OFFSET: Final = _gauge(
     "rollouter",
     board="exporter",
 )
-JOURNAL_TORN: Final = Family(
-    name=PREFIX + "exporter_journal_torn_frames_total",
-    kind="counter",
-    help="Pages at the end of the journal's log that were no whole transaction at the start, and are dropped",
-    labels=(),
-    board="exporter",
-)
-JOURNAL_BYTES: Final = Family(name=PREFIX + "exporter_journal_bytes", kind="gauge", help="Size of the journal on disk", labels=(), board="exporter")
 
 
 def _own(name: str, kind: Kind, help_text: str, *labels: str) -> Family:
@@ -299,6 +291,10 @@ def _own(name: str, kind: Kind, help_text: str, *labels: str) -> Family:
     return Family(name=f"{PREFIX}exporter_{name}", kind=kind, help=help_text, labels=labels, low=0, board="exporter")
 
 
+JOURNAL_TORN: Final = _own(
+    "journal_torn_frames_total", "counter", "Pages at the end of the journal's log that were no whole transaction at the start, and are dropped"
+)
+JOURNAL_BYTES: Final = _own("journal_bytes", "gauge", "Size of the journal on disk")
 BUILD_INFO: Final = _own("build_info", "gauge", "Version of the exporter; always 1", "version")
 OTLP_REQUESTS: Final = _own("requests_total", "counter", "OTLP requests answered", "signal", "status")
 INGEST_QUEUE_BYTES: Final = _own("ingest_queue_bytes", "gauge", "Bytes of requests that wait for the journal; senders are told to slow down above 256 MiB")
@@ -333,44 +329,22 @@ REFUSED_REQUESTS: Final = _own(
 HANDSHAKES_FAILED: Final = _own(
     "handshakes_failed_total", "counter", "TLS handshakes that failed: plain HTTP, a client certificate that is missing or not ours to trust, or a client that does not trust ours", "listener"
 )
-UNATTRIBUTED_RECORDS: Final = Family(
-    name=PREFIX + "exporter_unattributed_records_total", kind="counter", help="Refused records that name no run", labels=("reason",), board="exporter"
-)
+UNATTRIBUTED_RECORDS: Final = _own("unattributed_records_total", "counter", "Refused records that name no run", "reason")
 
-PUSH_QUEUE: Final = Family(name=PREFIX + "exporter_push_queue", kind="gauge", help="Versions and annexes that wait for OTLP push", labels=(), low=0, board="exporter")
-PUSH_OLDEST_AGE: Final = Family(
-    name=PREFIX + "exporter_push_queue_oldest_age_seconds", kind="gauge", help="How long the oldest of them waits, 0 if none does", labels=(), low=0, board="exporter"
-)
+PUSH_QUEUE: Final = _own("push_queue", "gauge", "Versions and annexes that wait for OTLP push")
+PUSH_OLDEST_AGE: Final = _own("push_queue_oldest_age_seconds", "gauge", "How long the oldest of them waits, 0 if none does")
 PUSH_POINT_OUTCOMES: Final = ("accepted", "rejected")
-PUSH_POINTS: Final = Family(
-    name=PREFIX + "exporter_push_points_total",
-    kind="counter",
-    help="Points in delivered requests; rejected: by a partial success",
-    labels=("outcome",),
-    board="exporter",
-)
+PUSH_POINTS: Final = _own("push_points_total", "counter", "Points in delivered requests; rejected: by a partial success", "outcome")
 PUSH_DROP_REASONS: Final = ("refused", "expired")
-PUSH_DROPPED: Final = Family(
-    name=PREFIX + "exporter_push_dropped_total",
-    kind="counter",
-    help="Versions and annexes never pushed: the receiver refused one alone, or the retention was faster",
-    labels=("reason",),
-    board="exporter",
+PUSH_DROPPED: Final = _own(
+    "push_dropped_total", "counter", "Versions and annexes never pushed: the receiver refused one alone, or the retention was faster", "reason"
 )
-PUSH_REQUESTS: Final = Family(
-    name=PREFIX + "exporter_push_requests_total", kind="counter", help="Push requests by HTTP status, none without an answer", labels=("status",), board="exporter"
-)
+PUSH_REQUESTS: Final = _own("push_requests_total", "counter", "Push requests by HTTP status, none without an answer", "status")
 
-FORWARD_BUFFERED: Final = Family(
-    name=PREFIX + "exporter_forward_buffered_bytes", kind="gauge", help="Bytes of trace requests that wait to be forwarded", labels=(), low=0, board="exporter"
-)
+FORWARD_BUFFERED: Final = _own("forward_buffered_bytes", "gauge", "Bytes of trace requests that wait to be forwarded")
 FORWARD_OUTCOMES: Final = ("delivered", "refused", "dropped")
-FORWARD_REQUESTS: Final = Family(
-    name=PREFIX + "exporter_forward_requests_total",
-    kind="counter",
-    help="Trace requests forwarded; refused: by the receiver, for good; dropped: the oldest of a full buffer",
-    labels=("outcome",),
-    board="exporter",
+FORWARD_REQUESTS: Final = _own(
+    "forward_requests_total", "counter", "Trace requests forwarded; refused: by the receiver, for good; dropped: the oldest of a full buffer", "outcome"
 )
 
 VERSION_TRAIN_STEPS: Final = "train_steps"

@@ -13,10 +13,11 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from exporter import catalog
 from exporter.event_log import SparseLog, say
+from exporter.self_metrics import metric
 from exporter.upstream import Answer, Backoff, Upstream, UpstreamConfig
 
 log = logging.getLogger(__name__)
@@ -64,12 +65,8 @@ class SpanForwarder:
         """asyncrl_exporter_forward_*."""
         with self._changed:
             buffered, outcomes = self._bytes, self._outcomes.copy()
-        gauge, counter = catalog.FORWARD_BUFFERED, catalog.FORWARD_REQUESTS
-        yield GaugeMetricFamily(gauge.name, gauge.help, value=buffered)
-        requests = CounterMetricFamily(counter.name, counter.help, labels=counter.labels)
-        for outcome, count in outcomes.items():
-            requests.add_metric([outcome], count)
-        yield requests
+        yield metric(catalog.FORWARD_BUFFERED, {(): buffered})
+        yield metric(catalog.FORWARD_REQUESTS, {(outcome,): count for outcome, count in outcomes.items()})
 
     def _forward_until_closed(self) -> None:
         pause_seconds = 0.0

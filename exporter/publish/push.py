@@ -18,12 +18,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from exporter import catalog
 from exporter.event_log import SparseLog
 from exporter.publish.version_points import build_request
 from exporter.push_queue import PushQueue, Waiting, read_depth
+from exporter.self_metrics import metric
 from exporter.upstream import LAST_BACKOFF_SECONDS, Answer, Backoff, Upstream, UpstreamConfig
 
 log = logging.getLogger(__name__)
@@ -62,8 +63,8 @@ class Pusher:
         """asyncrl_exporter_push_*."""
         waiting, oldest = read_depth(self._journal)
         age = 0.0 if oldest is None else max(time.time() - oldest, 0.0)
-        for gauge, value in ((catalog.PUSH_QUEUE, float(waiting)), (catalog.PUSH_OLDEST_AGE, age)):
-            yield GaugeMetricFamily(gauge.name, gauge.help, value=value)
+        yield metric(catalog.PUSH_QUEUE, {(): waiting})
+        yield metric(catalog.PUSH_OLDEST_AGE, {(): age})
         counters = (
             (catalog.PUSH_POINTS, self._points),
             (catalog.PUSH_DROPPED, self._dropped),
@@ -73,10 +74,7 @@ class Pusher:
             ),
         )
         for counter, children in counters:
-            metric = CounterMetricFamily(counter.name, counter.help, labels=counter.labels)
-            for label, count in children.items():
-                metric.add_metric([label], count)
-            yield metric
+            yield metric(counter, {(label,): count for label, count in children.items()})
 
     def _push_until_closed(self) -> None:
         due = time.monotonic()
