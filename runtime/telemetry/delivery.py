@@ -21,13 +21,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from runtime.telemetry.config import TelemetryConfig
 from runtime.telemetry.encoding import encode_batch
 from runtime.telemetry.endpoint import METRICS, TRACES, Answer, Endpoint
+from runtime.telemetry.log_pace import LogPace
 from runtime.telemetry.span_buffer import EncodedSpan, Kind, SpanBuffer
 
 log = logging.getLogger(__name__)
 
 FIRST_BACKOFF_SECONDS = 0.25
 LAST_BACKOFF_SECONDS = 30.0
-SECONDS_BETWEEN_LOG_LINES = 60.0
 NEVER = float("inf")
 
 # Not the global generator: a training run's seed stays its own.
@@ -107,8 +107,7 @@ class Delivery:
         self._failures = 0
         self._last_failure = ""
 
-        self._log_again_at = -NEVER  # of the thread alone
-        self._unlogged = 0
+        self._log_pace = LogPace(monotonic)  # of the thread alone
         self._thread = threading.Thread(target=self._run, name=f"telemetry {url}", daemon=True)
         self._thread.start()
 
@@ -269,14 +268,12 @@ class Delivery:
         return answer
 
     def _complain(self, what: str, rejected: int = 0) -> None:
-        """At most one line per minute and endpoint, or an outage would fill the disk."""
         with self._changed:
             self._rejected += rejected
             self._failures += 1
             self._last_failure = what
-        now = self._monotonic()
-        if now < self._log_again_at:
-            self._unlogged += 1
+        left_out = self._log_pace.take()
+        if left_out is None:
             return
         stats = self.stats()
         log.warning(
@@ -285,7 +282,5 @@ class Delivery:
             what,
             stats.buffered,
             stats.dropped,
-            self._unlogged,
+            left_out,
         )
-        self._log_again_at = now + SECONDS_BETWEEN_LOG_LINES
-        self._unlogged = 0

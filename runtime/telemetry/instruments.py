@@ -14,6 +14,7 @@ from opentelemetry.sdk.resources import Resource
 
 from runtime.telemetry.clock import Clock
 from runtime.telemetry.encoding import SCOPE, encode_points
+from runtime.telemetry.log_pace import LogPace
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +22,6 @@ Points = Iterable[tuple[float, Mapping[str, str]]]
 """Values of one instrument, each with its attributes."""
 
 COLLECTION_TIMEOUT_MS = 60_000.0
-SECONDS_BETWEEN_LOG_LINES = 60.0
 
 
 class _Reading:
@@ -90,7 +90,7 @@ class Instruments:
         self._collected = 0
         self._closed = False
         self.cpu_seconds = 0.0
-        self._log_again_at = -math.inf
+        self._log_pace = LogPace()  # of the thread alone
         self._thread = threading.Thread(target=self._run, name="telemetry metrics", daemon=True)
         self._thread.start()
 
@@ -152,7 +152,9 @@ class Instruments:
         self._send(encode_points(data, start_ns=self._start_ns, now_ns=self._clock.now_ns()))
 
     def _complain(self) -> None:
-        now = time.monotonic()
-        if now >= self._log_again_at:
-            self._log_again_at = now + SECONDS_BETWEEN_LOG_LINES
-            log.exception("a gauge or sum could not be read; its points are left out")
+        left_out = self._log_pace.take()
+        if left_out is not None:
+            log.exception(
+                "a gauge or sum could not be read, and its points are not sent; %d messages like this left out",
+                left_out,
+            )

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from opentelemetry.sdk.trace import ReadableSpan
 
 from runtime.telemetry.encoding import encode_span
+from runtime.telemetry.log_pace import LogPace
 from runtime.telemetry.partial import Partial
 from runtime.telemetry.span_buffer import EncodedSpan, Kind
 
@@ -24,7 +25,6 @@ MOST_WAITING: Final = 1024
 """Spans. Beyond it each caller encodes one itself, so that nothing piles up in front of the bounded buffers."""
 HELP_TIMEOUT_SECONDS: Final = 0.1
 """In a signal handler, the thread may wait for what the handler interrupted: then a span is dropped instead."""
-SECONDS_BETWEEN_LOG_LINES: Final = 60.0
 
 
 class Said(NamedTuple):
@@ -43,7 +43,7 @@ class SpanEncoder:
         self._changed = threading.Condition()  # guards what waits
         self._encoding = threading.RLock()  # held by whoever encodes, so that the order stays
         self._closed = False
-        self._log_again_at = 0.0  # of whoever encodes
+        self._log_pace = LogPace()  # of whoever encodes
         self.cpu_seconds = 0.0
         """Of the thread."""
         self._thread = threading.Thread(target=self._run, name="telemetry encoder", daemon=True)
@@ -117,9 +117,10 @@ class SpanEncoder:
         return True
 
     def _complain(self, name: str) -> None:
-        now = time.monotonic()
-        if now >= self._log_again_at:
-            self._log_again_at = now + SECONDS_BETWEEN_LOG_LINES
+        left_out = self._log_pace.take()
+        if left_out is not None:
             log.exception(
-                "a span %s could not be encoded and is dropped; the next minute's are not told of", name
+                "a span %s could not be encoded and is dropped; %d messages like this left out",
+                name,
+                left_out,
             )
